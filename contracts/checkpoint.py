@@ -1,0 +1,154 @@
+"""Reads a draft checkpoint from config.json and its safetensors headers, never from its weights.
+
+A header is checked as strictly as the format defines it (https://github.com/huggingface/safetensors,
+"Format"): length prefix, JSON, dtypes, offsets within the file. Nothing is ever unpickled.
+Standard library only, because probes use it too.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+INDEX = "model.safetensors.index.json"
+MAX_HEADER = 100_000_000
+"""Bytes; the limit of the reference implementation."""
+
+_BITS = {
+    "BOOL": 8, "U8": 8, "I8": 8, "F8_E4M3": 8, "F8_E5M2": 8, "U16": 16, "I16": 16, "F16": 16, "BF16": 16,
+    "U32": 32, "I32": 32, "F32": 32, "U64": 64, "I64": 64, "F64": 64,
+}  # fmt: skip
+
+
+class CheckpointError(Exception):
+    """The checkpoint cannot be read: one line that says what, where and what to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tensor:
+    """One tensor as its header describes it."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    file: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """A draft checkpoint on disk: its config and the headers of its tensors."""
+
+    path: Path
+    config: Mapping[str, Any]
+    tensors: Mapping[str, Tensor]
+
+
+def read(path: Path) -> Checkpoint:
+    """Read the checkpoint folder `path`.
+
+    Raises:
+        CheckpointError: missing, truncated, malformed or inconsistent files.
+    """
+    if not path.is_dir():
+        raise CheckpointError(f"{path}: not a folder; give the folder that holds config.json")
+    config = read_json(path / "config.json")
+    tensors: dict[str, Tensor] = {}
+    for file in _weight_files(path):
+        for name, tensor in read_header(file).items():
+            if name in tensors:
+                raise CheckpointError(
+                    f"{file}: tensor {name!r} is in {tensors[name].file} too; keep one of the two files"
+                )
+            tensors[name] = tensor
+    return Checkpoint(path=path, config=config, tensors=tensors)
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """The JSON object in `file`.
+
+    Raises:
+        CheckpointError: no such file, or not a JSON object.
+    """
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CheckpointError(f"{file}: no such file; is this a checkpoint folder?") from None
+    except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{file}: not readable as JSON ({error}); save the checkpoint again") from None
+    if not isinstance(data, dict):
+        raise CheckpointError(f"{file}: expected a JSON object, found {type(data).__name__}")
+    return data
+
+
+def read_header(file: Path) -> dict[str, Tensor]:
+    """Names, dtypes and shapes of the tensors in a safetensors file.
+
+    Raises:
+        CheckpointError: not a well-formed safetensors file.
+    """
+    try:
+        size = file.stat().st_size
+        with file.open("rb") as stream:
+            length = int.from_bytes(stream.read(8), "little")
+            if size < 8 or length > min(MAX_HEADER, size - 8):
+                raise CheckpointError(
+                    f"{file}: truncated or not safetensors (header of {length} bytes in a file of {size}); "
+                    "copy it again"
+                )
+            raw = stream.read(length)
+    except OSError as error:
+        raise CheckpointError(f"{file}: cannot be read ({error.strerror})") from None
+    try:
+        header = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{file}: the safetensors header is not JSON ({error}); copy it again") from None
+    if not isinstance(header, dict):
+        raise CheckpointError(f"{file}: the safetensors header is not an object; copy the file again")
+    payload = size - 8 - length
+    return {
+        name: _tensor(file, name, entry, payload)
+        for name, entry in header.items()
+        if name != "__metadata__"
+    }
+
+
+def _tensor(file: Path, name: str, entry: Any, payload: int) -> Tensor:
+    """One header entry, checked against the `payload` bytes that the file holds."""
+    try:
+        dtype, shape, (start, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
+        bits = _BITS[dtype]
+        numbers = [*shape, start, end]
+        sound = all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in numbers)
+        sound = sound and end - start == math.prod(shape) * bits // 8
+    except (KeyError, TypeError, ValueError):
+        raise CheckpointError(f"{file}: malformed header entry for tensor {name!r}; copy the file again") from None
+    if not sound or end > payload:
+        raise CheckpointError(
+            f"{file}: tensor {name!r} does not fit the file (offsets {start}..{end} of {payload} bytes); "
+            "the file is truncated or damaged, copy it again"
+        )
+    return Tensor(dtype=dtype, shape=tuple(shape), file=file.name)
+
+
+def _weight_files(path: Path) -> list[Path]:
+    """The safetensors files of a checkpoint, by its index where it has one."""
+    index = path / INDEX
+    if not index.exists():
+        files = sorted(path.glob("*.safetensors"))
+        if not files:
+            raise CheckpointError(f"{path}: no *.safetensors file; only safetensors checkpoints are read")
+        return files
+    weight_map = read_json(index).get("weight_map")
+    if not isinstance(weight_map, dict) or not all(isinstance(v, str) for v in weight_map.values()):
+        raise CheckpointError(f"{index}: no 'weight_map' of tensor names to file names; save it again")
+    names = sorted(set(weight_map.values()))
+    outside = [name for name in names if Path(name).name != name]
+    if outside:
+        raise CheckpointError(f"{index}: {outside[0]!r} points outside the checkpoint folder; refused")
+    missing = [name for name in names if not (path / name).exists()]
+    if missing:
+        raise CheckpointError(f"{path}: shard {missing[0]} of the index is missing; copy it too")
+    return [path / name for name in names]

@@ -1,0 +1,249 @@
+"""Writes a draft that speculators saved the way a given sglang release reads it, or refuses with a cause.
+
+What a release reads is not typed in here: a `Dialect` is drawn from the surface recorded for that release
+(which tensors its loader consumed, which config keys it asked for, which hidden state an id delivered).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file, save_file
+
+from contracts.checkpoint import Checkpoint
+from contracts.facts import DraftFacts
+from contracts.verdict import Cause
+
+NORM_FLAGS = ("norm_before_fc", "fc_norm", "norm_output", "norm_before_residual")
+LAYER_KEYS = (
+    "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+    "num_key_value_heads", "head_dim", "hidden_act", "rms_norm_eps", "max_position_embeddings",
+    "attention_bias", "mlp_bias", "initializer_range", "bos_token_id", "eos_token_id", "pad_token_id",
+)  # fmt: skip
+DERIVED = frozenset({"t2d"})
+"""Tensors that say nothing d2t does not say; no engine reads them."""
+
+WINDOW_ARGUMENT = "--speculative-draft-window-size"
+
+_FIRST_LAYER = re.compile(r"^layers\.0\.")
+_LATER_INPUT_NORM = re.compile(r"^(layers\.[1-9]\d*)\.input_layernorm\.")
+_NUMBER = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """Something trained that this serving release cannot be given."""
+
+    cause: Cause
+    what: str
+    """The tensor or config key, and its value."""
+
+
+class Refused(Exception):  # noqa: N818 - a verdict on the draft, not a malfunction
+    """The draft cannot be expressed for this serving release; nothing was written."""
+
+    def __init__(self, refusals: Iterable[Refusal]) -> None:
+        self.refusals = tuple(refusals)
+        super().__init__("; ".join(f"{item.cause}: {item.what}" for item in self.refusals))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dialect:
+    """What one serving release reads of an EAGLE-3 draft checkpoint."""
+
+    architecture: str = "LlamaForCausalLMEagle3"
+    tensors: frozenset[str] | None = None
+    """Names that the loader consumed, numbers as `*`; None: not recorded, refuse nothing for it."""
+    config_keys: frozenset[str] | None = None
+    id_shift: int = 1
+    """Hidden-state index minus layer id. 1 in the reference implementation and for sglang's Llama target:
+    an id names the output of a layer."""
+    shares_embedding: bool = False
+    """The target's embedding takes the place of the draft's."""
+
+    @classmethod
+    def of(cls, surface: Mapping[str, DraftFacts]) -> Dialect:
+        """Draw the dialect from the recorded facts of a serving release, by recipe."""
+        facts = list(surface.values())
+        named = [item.weight_names for item in facts if item.weight_names]
+        taps = [item.aux_layers for item in facts if item.aux_layers and item.aux_layers.layer_ids]
+        shifts = {
+            state - layer_id for tap in taps for layer_id, state in zip(tap.layer_ids or (), tap.states, strict=True)
+        }
+        if not named or len(shifts) != 1:
+            return cls()
+        return cls(
+            architecture=next(item.architecture for item in facts if item.architecture),
+            tensors=frozenset(_pattern(name) for item in named for name in item.names),
+            config_keys=frozenset(key for item in facts for key in item.config_keys),
+            id_shift=shifts.pop(),
+            shares_embedding=all(item.sharing is None or item.sharing.embedding == "target" for item in facts),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What an export will write, and what it has to refuse."""
+
+    source: Checkpoint
+    config: Mapping[str, Any]
+    renames: Mapping[str, str]
+    """Name of each tensor as saved -> name as written."""
+    refusals: tuple[Refusal, ...]
+    server_args: tuple[str, ...]
+    """Command-line arguments that the server needs for this draft."""
+
+
+def plan(source: Checkpoint, dialect: Dialect) -> Plan:
+    """Decide how `source`, a draft in the format of speculators >= 0.5, is written in `dialect`."""
+    renames = {name: exported_name(name) for name in source.tensors if name not in DERIVED}
+    window, window_refusals = _window(source.config)
+    return Plan(
+        source=source,
+        config=_flat_config(source.config, dialect),
+        renames=renames,
+        refusals=(
+            *_refused_flags(source.config, dialect),
+            *_refused_tensors(renames, dialect),
+            *_refused_layers(source.config, dialect),
+            *_refused_embedding(source.config, dialect),
+            *window_refusals,
+        ),
+        server_args=window,
+    )
+
+
+def write(planned: Plan, folder: Path, *, force: bool = False) -> None:
+    """Write the planned checkpoint to `folder`, which must not exist; whole or not at all.
+
+    Args:
+        planned: what `plan` decided.
+        folder: where to write.
+        force: write what can be expressed even if something cannot.
+
+    Raises:
+        Refused: something cannot be expressed, and `force` is not set.
+        FileExistsError: `folder` is there already.
+    """
+    if planned.refusals and not force:
+        raise Refused(planned.refusals)
+    if folder.exists():
+        raise FileExistsError(f"{folder}: already there; give a new folder")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        tensors = {}
+        for file in sorted({tensor.file for tensor in planned.source.tensors.values()}):
+            for name, tensor in load_file(planned.source.path / file).items():
+                if name in planned.renames:
+                    tensors[planned.renames[name]] = tensor
+        save_file(tensors, partial / "model.safetensors", metadata={"format": "pt"})
+        text = json.dumps(planned.config, indent=2, sort_keys=True) + "\n"
+        (partial / "config.json").write_text(text, encoding="utf-8")
+        partial.rename(folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def exported_name(name: str) -> str:
+    """Name under which the serving side reads a tensor that speculators saved as `name`.
+
+    The first layer is `midlayer` in the EAGLE-3 reference and in every sglang release. In sglang >= 0.5.12
+    the norm before the attention of later layers is called `hidden_norm` (models/llama_eagle3.py);
+    speculators calls it `input_layernorm`, as Llama does.
+    """
+    name = _FIRST_LAYER.sub("midlayer.", name)
+    return _LATER_INPUT_NORM.sub(r"\1.hidden_norm.", name)
+
+
+def _flat_config(config: Mapping[str, Any], dialect: Dialect) -> dict[str, Any]:
+    """A config.json with everything where a serving release looks for it."""
+    layer = config.get("transformer_layer_config") or {}
+    flags = {flag: bool(config.get(flag, False)) for flag in NORM_FLAGS}
+    ids = [index - dialect.id_shift for index in config.get("eagle_aux_hidden_state_layer_ids") or ()]
+    return {
+        **{key: layer[key] for key in LAYER_KEYS if key in layer},
+        **_rope(layer),
+        **flags,
+        "architectures": [dialect.architecture],
+        "model_type": "llama",
+        "draft_vocab_size": config.get("draft_vocab_size"),
+        "dtype": config.get("dtype") or config.get("torch_dtype"),
+        "tie_word_embeddings": False,  # speculators always saves a head of the draft's own
+        "num_aux_hidden_states": len(ids) or None,
+        "eagle_config": {
+            "eagle_aux_hidden_state_layer_ids": ids or None,
+            "use_aux_hidden_state": True,
+            "norm_before_fc": flags["norm_before_fc"],
+        },
+    }
+
+
+def _rope(layer: Mapping[str, Any]) -> dict[str, Any]:
+    """Both spellings: `rope_parameters` of transformers 5, `rope_theta` and `rope_scaling` of 4."""
+    rope = dict(layer.get("rope_parameters") or layer.get("rope_scaling") or {"rope_type": "default"})
+    rope.setdefault("rope_theta", layer.get("rope_theta", 10_000.0))
+    scaling = {key: value for key, value in rope.items() if key != "rope_theta"}
+    return {
+        "rope_parameters": rope,
+        "rope_theta": rope["rope_theta"],
+        "rope_scaling": None if rope.get("rope_type", "default") == "default" else scaling,
+    }
+
+
+def _window(config: Mapping[str, Any]) -> tuple[tuple[str, ...], list[Refusal]]:
+    """Server arguments for the trained attention window.
+
+    sglang gives one window to all draft layers, on the command line, and counts the positions before a
+    token's own; training counts its own too.
+    """
+    layer = config.get("transformer_layer_config") or {}
+    kinds = set(layer.get("layer_types") or ())
+    if "sliding_attention" not in kinds:
+        return (), []
+    if len(kinds) > 1:
+        return (), [Refusal(cause=Cause.WINDOW_DIFFERS, what=f"layer_types: {sorted(kinds)} in one draft")]
+    return (WINDOW_ARGUMENT, str(layer["sliding_window"] - 1)), []
+
+
+def _refused_flags(config: Mapping[str, Any], dialect: Dialect) -> list[Refusal]:
+    if dialect.config_keys is None:
+        return []
+    asked = [flag for flag in NORM_FLAGS if config.get(flag) and flag not in dialect.config_keys]
+    return [Refusal(cause=Cause.NORM_NOT_SERVED, what=f"{flag}: true") for flag in asked]
+
+
+def _refused_tensors(renames: Mapping[str, str], dialect: Dialect) -> list[Refusal]:
+    if dialect.tensors is None:
+        return []
+    lost = [name for name, exported in sorted(renames.items()) if _pattern(exported) not in dialect.tensors]
+    return [Refusal(cause=Cause.NOT_EXPRESSIBLE, what=name) for name in lost]
+
+
+def _refused_layers(config: Mapping[str, Any], dialect: Dialect) -> list[Refusal]:
+    states = config.get("eagle_aux_hidden_state_layer_ids")
+    if not states:
+        what = "eagle_aux_hidden_state_layer_ids: not in config.json"
+        return [Refusal(cause=Cause.WRONG_LAYERS, what=what)]
+    if list(states) != sorted(states):
+        return [Refusal(cause=Cause.LAYER_ORDER, what=f"eagle_aux_hidden_state_layer_ids: {states}")]
+    if min(states) < dialect.id_shift:
+        return [Refusal(cause=Cause.LAYER_OUT_OF_RANGE, what=f"hidden state {min(states)}: no layer's output")]
+    return []
+
+
+def _refused_embedding(config: Mapping[str, Any], dialect: Dialect) -> list[Refusal]:
+    if config.get("embed_requires_grad") and dialect.shares_embedding:
+        return [Refusal(cause=Cause.EMBEDDING_REPLACED, what="embed_requires_grad: true")]
+    return []
+
+
+def _pattern(name: str) -> str:
+    return _NUMBER.sub("*", name)

@@ -1,0 +1,3 @@
+"""Stand-ins for compiled code that has no build for the machine at hand. None of them computes anything
+at this depth of checking: an operator that is only declared, and a module whose functions raise by name.
+"""

@@ -1,0 +1,450 @@
+"""The serving side at depth "load": the real sglang resolves, loads, shares and captures, on the meta device.
+
+Confirmed for sglang 0.5.23. What runs is the library's own: server arguments, model configuration, model
+class, checkpoint iteration, `load_weights`, the draft worker's sharing of embedding and head, the target's
+capture setter, and one forward pass of target and draft. The meta device has no values, so the cost does
+not grow with the draft; the vocabulary map is the one tensor that is read for real.
+
+The only pieces of ours inside that forward pass are the attention (its output depends on q, k and v and is
+otherwise meaningless: attention kernels are compiled) and the batch that stands in for a scheduler's.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from contracts.facts import (
+    Attention,
+    AuxLayers,
+    DraftFacts,
+    HiddenDims,
+    NormFlags,
+    Owner,
+    Rope,
+    Sharing,
+    TensorShapes,
+    VocabMap,
+    WeightNames,
+)
+from contracts.probes.dataflow import Dataflow, Names
+from contracts.probes.kernels import sgl_kernel, torchvision_ops
+from contracts.probes.recording import record_reads
+from contracts.probes.stream import Refusals
+
+TOKENS = 3
+"""Rows of the batch that runs on the meta device; any number does."""
+STATE = "<target state>"
+"""Name that the delivered hidden state carries through the draft."""
+
+_LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
+
+
+def setup() -> tuple[str, ...]:
+    """Import the library once, for all cases; a machine without a GPU needs no more than this."""
+    os.environ.update(
+        SGLANG_USE_CPU_ENGINE="1", TORCHDYNAMO_DISABLE="1", HF_HUB_OFFLINE="1", GLOO_SOCKET_IFNAME="lo"
+    )
+    torch.set_num_threads(1)
+    stand_ins = []
+    if torchvision_ops.install():
+        stand_ins.append("torchvision operators (declared only)")
+    if sgl_kernel.install():
+        stand_ins.append("sgl_kernel (importable, every call raises)")
+    import sglang.srt.model_executor.model_runner
+    import sglang.srt.models.llama
+    import sglang.srt.models.llama_eagle3
+    import sglang.srt.speculative.eagle_worker_v2  # noqa: F401
+
+    return tuple(stand_ins)
+
+
+def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
+    """Serve the draft in `case["folder"]` for the target in `case["target"]` as far as the library allows."""
+    session = Session()
+    with refusals.stage("resolve"):
+        session.resolve(case["target"], case["folder"], case["server_args"])
+    if refusals.items:
+        return DraftFacts()
+    with refusals.stage("load"):
+        session.load_target()
+        session.load_draft()
+    if refusals.items:
+        return session.facts_of_config()
+    with refusals.stage("share"):
+        session.share()
+    with refusals.stage("capture"):
+        session.capture()
+    if not refusals.items:
+        with refusals.stage("forward"):
+            session.forward()
+    return session.facts()
+
+
+class Session:
+    """One target and one draft inside the library, stage by stage."""
+
+    def __init__(self) -> None:
+        self.seen_keys: set[str] = set()
+        self.target: Any = None
+        self.draft: Any = None
+        self.shared = False
+        self.delivered: torch.Tensor | None = None
+        self.delivered_parts: tuple[tuple[int, Names], ...] = ()
+        self.logits_from: Names = frozenset()
+        self.recurrent_from: Names = frozenset()
+        self.residual_from: Names = frozenset()
+        self.recurrent_width = 0
+
+    # ------------------------------------------------------------------ stages
+
+    def resolve(self, target: str, draft: str, server_args: list[str]) -> None:
+        """Server arguments, process groups of size one, and both model configurations."""
+        from sglang.srt import runtime_context
+        from sglang.srt.configs.model_config import ModelConfig
+        from sglang.srt.distributed.parallel_state import (
+            init_distributed_environment,
+            initialize_model_parallel,
+        )
+        from sglang.srt.model_executor.model_runner_components.spec_aux_hidden_state import (
+            resolve_spec_aux_hidden_state_config,
+        )
+        from sglang.srt.server_args import prepare_server_args
+        from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
+
+        arguments = prepare_server_args(_command_line(target, draft, server_args))
+        runtime_context.publish(
+            arguments,
+            role="scheduler",
+            ranks=runtime_context.SpawnRanks(world_rank=0, dp_rank=None, gpu_id=0),
+        )
+        rendezvous = Path(tempfile.mkdtemp()) / "rendezvous"
+        init_distributed_environment(
+            world_size=1, rank=0, local_rank=0, backend="gloo", distributed_init_method=f"file://{rendezvous}"
+        )
+        initialize_model_parallel()
+        self.algorithm = SpeculativeAlgorithm.from_string(arguments.speculative_algorithm)
+        self.target_config = ModelConfig.from_server_args(arguments)
+        self.capture_config = resolve_spec_aux_hidden_state_config(
+            server_args=arguments,
+            model_config=self.target_config,
+            spec_algorithm=self.algorithm,
+            is_draft_worker=False,
+        )
+        self.draft_config = self.capture_config.draft_model_config
+
+    def load_target(self) -> None:
+        """The target, by its real class and loader."""
+        self.target, _ = _load(self.target_config)
+
+    def load_draft(self) -> None:
+        """The draft, by its real class and loader, watched."""
+        record_reads(self.draft_config.hf_config, self.seen_keys)
+        self.draft, self.loading = _load(self.draft_config)
+
+    def share(self) -> None:
+        """The draft worker's own token map, embedding and head."""
+        from sglang.srt.speculative.eagle_worker_v2 import EagleDraftWorker
+
+        self.own_embedding = self.draft.model.embed_tokens.weight
+        self.own_head = self.draft.lm_head.weight
+        runner = SimpleNamespace(
+            model=self.target, model_config=self.target_config, load_config=_load_config()
+        )
+        worker = SimpleNamespace(
+            speculative_algorithm=self.algorithm,
+            hot_token_id=None,
+            draft_runner=SimpleNamespace(model=self.draft),
+            target_worker=SimpleNamespace(model_runner=runner),
+        )
+        worker._resolve_shared_embed_and_head = lambda: EagleDraftWorker._resolve_shared_embed_and_head(worker)
+        EagleDraftWorker.init_token_map(worker)
+        EagleDraftWorker.init_lm_head(worker)
+        self.shared = True
+
+    def capture(self) -> None:
+        """Tell the target which hidden states to deliver, then let it deliver them."""
+        from sglang.srt.model_executor.model_runner_components.attention_backend_setup import (
+            configure_aux_hidden_state_capture,
+        )
+
+        config = self.capture_config
+        configure_aux_hidden_state_capture(
+            model=self.target,
+            eagle_use_aux_hidden_state=config.eagle_use_aux_hidden_state,
+            eagle_aux_hidden_state_layer_ids=config.eagle_aux_hidden_state_layer_ids,
+            dflash_use_aux_hidden_state=config.dflash_use_aux_hidden_state,
+            dflash_target_layer_ids=config.dflash_target_layer_ids,
+            is_dspark=config.is_dspark,
+        )
+        output, flow = _forward(self.target)
+        self.delivered = output.hidden_states
+        self.delivered_parts = flow.parts(output.hidden_states)
+
+    def forward(self) -> None:
+        """One decode step of the draft on what the target delivers, then one with attention and MLP muted.
+
+        With both muted, what the first layer feeds on is its residual alone: that shows whether the norm
+        before it is part of the residual.
+        """
+        assert self.delivered is not None
+        output, flow = _forward(self.draft, state=self.delivered)
+        self.logits_from = flow.origins(output.next_token_logits)
+        self.recurrent_from = flow.origins(output.hidden_states)
+        self.recurrent_width = output.hidden_states.shape[-1]
+        hooks = [
+            layer.mlp.register_forward_hook(lambda _module, _inputs, out: torch.zeros_like(out, device="meta"))
+            for layer in self.draft.model.layers
+        ]
+        muted, flow = _forward(self.draft, state=self.delivered, mute=True)
+        self.residual_from = flow.origins(muted.hidden_states)
+        for hook in hooks:
+            hook.remove()
+
+    # ------------------------------------------------------------------- facts
+
+    def facts_of_config(self) -> DraftFacts:
+        """All that is known when loading was refused."""
+        architectures = self.draft_config.hf_config.architectures or [None]
+        return DraftFacts(architecture=architectures[0], config_keys=self._config_keys())
+
+    def facts(self) -> DraftFacts:
+        """What was observed; a stage that was refused leaves its fields None."""
+        ran = bool(self.logits_from)
+        return DraftFacts(
+            architecture=type(self.draft).__name__,
+            reads_target_state=STATE in self.logits_from if ran else None,
+            config_keys=self._config_keys(),
+            weight_names=self._weight_names() if ran else None,
+            tensor_shapes=self._tensor_shapes(),
+            aux_layers=self._aux_layers() if self.delivered is not None else None,
+            vocab_map=self._vocab_map(),
+            hidden_dims=self._hidden_dims() if ran else None,
+            norms=self._norms() if ran else None,
+            rope=self._rope(),
+            attention=self._attention(),
+            sharing=self._sharing() if self.shared else None,
+        )
+
+    def _config_keys(self) -> tuple[str, ...]:
+        methods = {name for name in self.seen_keys if callable(getattr(type(self.draft_config.hf_config), name, None))}
+        return tuple(sorted(self.seen_keys - methods))
+
+    def _weight_names(self) -> WeightNames:
+        consumed = {write.source for writes in self.loading.flow.writes.values() for write in writes}
+        if self.draft.hot_token_id is not None:
+            consumed |= self.loading.flow.origins(self.draft.hot_token_id)
+        return WeightNames(
+            names=tuple(sorted(consumed)),
+            ignored=tuple(sorted(set(self.loading.offered) - consumed)),
+            unwritten=tuple(sorted(self._unwritten())),
+        )
+
+    def _unwritten(self) -> list[str]:
+        """Parameters that the forward pass reads, that are the draft's own, and that are not wholly written."""
+        own = {name: p for name, p in self.draft.named_parameters() if not self._is_targets(p)}
+        return [name for name, p in own.items() if name in self.logits_from and not self._is_full(name, p)]
+
+    def _is_targets(self, parameter: torch.Tensor) -> bool:
+        return any(parameter is candidate for candidate in self.target.parameters())
+
+    def _is_full(self, name: str, parameter: torch.Tensor) -> bool:
+        """Whether the written parts cover the parameter (each part counted once)."""
+        parts = {(write.offset, write.size) for write in self.loading.flow.writes.get(name, ())}
+        return sum(size for _, size in parts) >= parameter.numel()
+
+    def _tensor_shapes(self) -> TensorShapes:
+        writes = [write for writes in self.loading.flow.writes.values() for write in writes]
+        shapes = {write.source: write.shape for write in writes}
+        if self.draft.hot_token_id is not None:
+            for name in self.loading.flow.origins(self.draft.hot_token_id):
+                shapes[name] = tuple(self.draft.hot_token_id.shape)
+        return TensorShapes(shapes=dict(sorted(shapes.items())))
+
+    def _aux_layers(self) -> AuxLayers:
+        ids = self.capture_config.eagle_aux_hidden_state_layer_ids
+        captured = self.capture_config.eagle_use_aux_hidden_state
+        return AuxLayers(
+            states=tuple(_hidden_state_index(origins) for _, origins in self.delivered_parts),
+            layer_ids=tuple(ids) if captured and ids is not None else None,
+            num_layers=self.target_config.hf_text_config.num_hidden_layers,
+            final_norm=any(_after_final_norm(origins) for _, origins in self.delivered_parts),
+        )
+
+    def _vocab_map(self) -> VocabMap:
+        ids, rows = self.draft.hot_token_id, self.draft.lm_head.weight.shape[0]
+        config = self.draft_config.hf_config
+        size = getattr(config, "draft_vocab_size", None) or rows
+        return VocabMap(
+            target_ids=tuple(range(size)) if ids is None else tuple(ids.tolist()),
+            mapped=ids is not None,
+            draft_vocab_size=size,
+            target_vocab_size=self.target_config.hf_text_config.vocab_size,
+        )
+
+    def _hidden_dims(self) -> HiddenDims:
+        assert self.delivered is not None
+        return HiddenDims(
+            target=self.target_config.hf_text_config.hidden_size,
+            delivered=self.delivered.shape[-1],
+            fc_in=self.draft.model.fc.in_features,
+            draft=self.draft.model.embed_tokens.weight.shape[-1],
+            recurrent=self.recurrent_width,
+            fc_applied="model.fc.weight" in self.logits_from,
+        )
+
+    def _norms(self) -> NormFlags:
+        def reads(names: Names, part: str) -> bool:
+            return any(name.startswith(part) for name in names)
+
+        return NormFlags(
+            norm_before_fc=reads(self.logits_from, "model.input_norm."),
+            fc_norm=reads(self.logits_from, "model.fc_norm."),
+            norm_output=reads(self.recurrent_from, "model.norm."),
+            norm_before_residual=reads(self.residual_from, "model.layers.0.hidden_norm."),
+        )
+
+    def _rope(self) -> Rope:
+        """The rotary module's own formulas, computed on the CPU."""
+        rotary = self.draft.model.layers[0].self_attn.rotary_emb
+        frequencies = rotary._compute_inv_freq(rotary.base)
+        return Rope(
+            inverse_frequencies=tuple(frequencies.float().tolist()),
+            amplitude=float(rotary._compute_cos_sin_cache()[0, 0]),  # cos(0) times the factor
+        )
+
+    def _attention(self) -> Attention:
+        layers = [layer.self_attn for layer in self.draft.model.layers]
+        first = layers[0]
+        windows = [layer.attn.sliding_window_size for layer in layers]
+        return Attention(
+            num_heads=first.total_num_heads,
+            num_kv_heads=first.total_num_kv_heads,
+            head_dim=first.head_dim,
+            scale=float(first.attn.scaling),
+            biased=any(name.endswith("qkv_proj.bias") for name, _ in self.draft.named_parameters()),
+            qk_norm=any(".q_norm." in name for name, _ in self.draft.named_parameters()),
+            # sglang counts the positions before the token's own
+            windows=tuple(window + 1 if window is not None and window >= 0 else None for window in windows),
+        )
+
+    def _sharing(self) -> Sharing:
+        embedding: Owner = "target" if self._is_targets(self.draft.model.embed_tokens.weight) else "draft"
+        head: Owner = "target" if self._is_targets(self.draft.lm_head.weight) else "draft"
+        return Sharing(embedding=embedding, head=head)
+
+
+def _command_line(target: str, draft: str, further: list[str]) -> list[str]:
+    """The server's command line, as a user of EAGLE-3 on a CPU writes it."""
+    return [
+        *("--model-path", target, "--speculative-draft-model-path", draft),
+        *("--speculative-algorithm", "EAGLE3", "--speculative-num-steps", "3"),
+        *("--speculative-eagle-topk", "1", "--speculative-num-draft-tokens", "4"),
+        *("--device", "cpu", "--skip-tokenizer-init", "--log-level", "error", "--mem-fraction-static", "0.1"),
+        *further,
+    ]
+
+
+class _Loading:
+    """What was offered to a model's loader and where it went."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self.offered: list[str] = []
+        self.flow = Dataflow(destinations=model.named_parameters())
+
+
+def _load_config() -> Any:
+    from sglang.srt.configs.load_config import LoadConfig
+
+    return LoadConfig(load_format="auto", model_loader_extra_config={"enable_multithread_load": False})
+
+
+def _load(config: Any) -> tuple[Any, _Loading]:
+    """Build a model on the meta device and load its checkpoint with the library's own loader."""
+    from sglang.srt.model_loader.loader import (
+        _get_quantization_config,
+        _initialize_model,
+        get_model_loader,
+    )
+    from sglang.srt.model_loader.utils import set_default_torch_dtype
+
+    load_config = _load_config()
+    loader = get_model_loader(load_config=load_config, model_config=config)
+    with set_default_torch_dtype(config.dtype):
+        with torch.device("meta"):
+            model = _initialize_model(config, load_config, _get_quantization_config(config, load_config))
+        loading = _Loading(model)
+
+        def offered() -> Any:
+            for name, weight in loader._get_all_weights(config, model):
+                loading.offered.append(name)
+                loading.flow.name(weight, name)
+                yield name, weight
+
+        with loading.flow:
+            loader.load_weights_only(model, offered(), torch.device("meta"))
+    return model.eval(), loading
+
+
+class _MetaAttention:
+    """Output of the right shape that depends on queries, keys and values, or on nothing when muted."""
+
+    def __init__(self, *, mute: bool) -> None:
+        self.mute = mute
+
+    def forward(self, q: Any, k: Any, v: Any, layer: Any, *_: Any, **__: Any) -> torch.Tensor:
+        rows = q.shape[0]
+        shape = (rows, layer.tp_q_head_num * layer.v_head_dim)
+        if self.mute:
+            return torch.zeros(shape, dtype=q.dtype, device=q.device)
+        mixed = sum(tensor.reshape(rows, -1).sum(-1, keepdim=True) for tensor in (q, k, v))
+        assert isinstance(mixed, torch.Tensor)
+        return mixed.expand(shape).contiguous()
+
+
+def _forward(model: Any, *, state: torch.Tensor | None = None, mute: bool = False) -> tuple[Any, Dataflow]:
+    """One decode step of `model` on the meta device, watched, returning all hidden states."""
+    from sglang.srt.model_executor.forward_batch_info import CaptureHiddenMode, ForwardBatch, ForwardMode
+    from sglang.srt.model_executor.forward_context import ForwardContext, forward_context
+
+    def numbers() -> torch.Tensor:
+        return torch.zeros(TOKENS, dtype=torch.int64, device="meta")
+
+    batch = ForwardBatch(
+        forward_mode=ForwardMode.DECODE,
+        batch_size=TOKENS,
+        input_ids=numbers(),
+        req_pool_indices=numbers(),
+        seq_lens=numbers(),
+        out_cache_loc=numbers(),
+        seq_lens_sum=TOKENS,
+        positions=numbers(),
+        capture_hidden_mode=CaptureHiddenMode.FULL,
+        spec_info=None if state is None else SimpleNamespace(hidden_states=state),
+    )
+    flow = Dataflow()
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        flow.name(tensor, name)
+    if state is not None:
+        flow.name(state, STATE)
+    attention = _MetaAttention(mute=mute)
+    with torch.no_grad(), flow, forward_context(ForwardContext(attn_backend=attention)):
+        return model.forward(batch.input_ids, batch.positions, batch), flow
+
+
+def _hidden_state_index(origins: Names) -> int:
+    """How many decoder layers stand behind a hidden state: transformers' `hidden_states` index."""
+    layers = {int(match[1]) for name in origins if (match := _LAYER.search(name))}
+    if layers != set(range(len(layers))):
+        raise NotImplementedError(f"a hidden state that depends on layers {sorted(layers)} only")
+    return len(layers)
+
+
+def _after_final_norm(origins: Names) -> bool:
+    return any(name.endswith("norm.weight") and not _LAYER.search(name) for name in origins)

@@ -1,0 +1,241 @@
+"""The training side: builds real drafts with the real speculators, saves them, and reports what they are.
+
+Confirmed for speculators 0.9.0. Everything here calls the library: config class, draft class, vocabulary
+map builder, save path, and for one recipe its command line.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from contracts import checkpoint
+from contracts.facts import (
+    Attention,
+    AuxLayers,
+    DraftFacts,
+    HiddenDims,
+    NormFlags,
+    Rope,
+    Sharing,
+    TensorShapes,
+    VocabMap,
+    WeightNames,
+)
+from contracts.probes.kernels import torchvision_ops
+from contracts.probes.stream import Refusals
+
+LAYER_KEYS = (
+    "vocab_size",
+    "hidden_size",
+    "intermediate_size",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "max_position_embeddings",
+)
+"""What a draft's layer config takes over from the target, as the library's own command does."""
+
+
+def setup() -> tuple[str, ...]:
+    """Import the library once, for all cases."""
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # every file is local; never look for one elsewhere
+    torch.set_num_threads(1)
+    declared = torchvision_ops.install()
+    import speculators.models.eagle3
+    import speculators.train.vocab_mapping  # noqa: F401
+
+    return ("torchvision operators (declared only)",) if declared else ()
+
+
+def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
+    """Build the target if need be, then build, save and describe the draft of one recipe."""
+    recipe, folder, target = case["recipe"], Path(case["folder"]), Path(case["target"])
+    _save_target(recipe["target"], target)
+    model = None
+    with refusals.stage("build"):
+        if recipe["built_by"] == "command":
+            model = _train_command(folder, target)
+        else:
+            model = _draft_class(recipe, folder, target)
+    if model is None:
+        return DraftFacts()
+    return _describe(model, checkpoint.read(folder), target)
+
+
+def _save_target(spec: dict[str, Any], folder: Path) -> None:
+    """A seeded random Llama, saved by transformers; targets are shared between recipes."""
+    if (folder / "config.json").exists():
+        return
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(spec["seed"])
+    sizes = {key: spec[key] for key in (*LAYER_KEYS, "num_hidden_layers", "tie_word_embeddings")}
+    rope = {"rope_type": "default", "rope_theta": spec["rope_theta"]}
+    config = LlamaConfig(**sizes, rope_parameters=rope, rms_norm_eps=1e-5, bos_token_id=1, eos_token_id=2)
+    LlamaForCausalLM(config).save_pretrained(folder)
+
+
+def _draft_class(recipe: dict[str, Any], folder: Path, target: Path) -> Any:
+    """Build the draft as the library's training script does, seed it, save it."""
+    from speculators.models.eagle3 import Eagle3DraftModel
+    from speculators.train.vocab_mapping import build_vocab_mappings_from_distribution
+
+    vocab_size = recipe["target"]["vocab_size"]
+    d2t = t2d = None
+    if recipe["draft_vocab_size"] is not None:
+        counts = {token: (token * 37) % 101 for token in range(vocab_size)}
+        d2t, t2d = build_vocab_mappings_from_distribution(counts, recipe["draft_vocab_size"], vocab_size)
+    flags = {"norm_before_residual": False, **recipe["flags"]}
+    model = Eagle3DraftModel.from_training_args(
+        verifier_config=_layer_config(recipe, target),
+        t2d=t2d,
+        d2t=d2t,
+        draft_vocab_size=recipe["draft_vocab_size"] or vocab_size,
+        target_layer_ids=recipe["aux_layer_ids"],
+        embed_requires_grad=recipe["train_embedding"],
+        verifier_name_or_path=str(target),
+        draft_attn_impl="eager",
+        ttt_steps=3,
+        **flags,
+    )
+    _seed(model, recipe["seed"], embedding=recipe["train_embedding"])
+    model.save_pretrained(folder)
+    return model
+
+
+def _layer_config(recipe: dict[str, Any], target: Path) -> Any:
+    from transformers import AutoConfig, LlamaConfig, Qwen3Config
+
+    source = AutoConfig.from_pretrained(target)
+    keys: dict[str, Any] = {key: getattr(source, key) for key in LAYER_KEYS}
+    keys |= {"num_hidden_layers": recipe["num_layers"], "tie_word_embeddings": False, "rms_norm_eps": 1e-5}
+    keys |= {"rope_parameters": dict(source.rope_parameters), **recipe["layer"]}
+    return {"llama": LlamaConfig, "qwen3": Qwen3Config}[recipe["layer_type"]](**keys)
+
+
+def _seed(model: Any, seed: int, *, embedding: bool) -> None:
+    """Give every trainable weight a seeded value, as training would; norms stay near one."""
+    generator = torch.Generator().manual_seed(seed)
+    for name, parameter in sorted(model.named_parameters()):
+        frozen = name.startswith("verifier_") or name == "lm_head.weight"
+        if frozen or (name == "embed_tokens.weight" and not embedding):
+            continue
+        noise = torch.randn(parameter.shape, generator=generator)
+        with torch.no_grad():
+            parameter.copy_(1 + 0.1 * noise if "norm" in name else 0.05 * noise)
+
+
+def _train_command(folder: Path, target: Path) -> Any:
+    """`speculators train --dry-run` with its defaults: it saves the untrained draft and stops."""
+    from speculators.cli import app
+    from speculators.models.eagle3 import Eagle3DraftModel
+
+    arguments = ["--verifier-name-or-path", str(target), "--save-path", str(folder), "--dry-run"]
+    # The tiny target has no tokenizer to take the mask token from; eagle3 does not use one.
+    app(["train", *arguments, "--mask-token-id", "0"], standalone_mode=False)
+    return Eagle3DraftModel.from_pretrained(folder)
+
+
+def _describe(model: Any, saved: checkpoint.Checkpoint, target: Path) -> DraftFacts:
+    """Facts of a built draft, from the live model and from the headers of what it saved."""
+    config, layer_config = model.config, model.config.transformer_layer_config
+    target_config = checkpoint.read_json(target / "config.json")
+    target_vocab_size = target_config["vocab_size"]
+    d2t = model.d2t
+    offsets = [0] * config.draft_vocab_size if d2t is None else d2t.tolist()
+    attention = model.layers[0].self_attn
+    ids = tuple(model.target_layer_ids)
+    return DraftFacts(
+        architecture=type(model).__name__,
+        reads_target_state=True,
+        config_keys=tuple(sorted(_keys(dict(saved.config)))),
+        weight_names=WeightNames(names=tuple(sorted(saved.tensors))),
+        tensor_shapes=TensorShapes(shapes={name: t.shape for name, t in sorted(saved.tensors.items())}),
+        aux_layers=AuxLayers(
+            states=_hidden_states_of(ids, target), layer_ids=ids, num_layers=target_config["num_hidden_layers"]
+        ),
+        vocab_map=VocabMap(
+            target_ids=tuple(draft + offset for draft, offset in enumerate(offsets)),
+            mapped=d2t is not None,
+            draft_vocab_size=model.lm_head.weight.shape[0],
+            target_vocab_size=target_vocab_size,
+        ),
+        hidden_dims=HiddenDims(
+            target=target_config["hidden_size"],
+            delivered=len(ids) * target_config["hidden_size"],
+            fc_in=model.fc.in_features,
+            draft=model.embed_tokens.weight.shape[1],
+            recurrent=model.norm.weight.shape[0],
+            fc_applied=True,
+        ),
+        norms=NormFlags(
+            norm_before_fc=model.input_norm is not None,
+            fc_norm=model.fc_norm is not None,
+            norm_output=bool(config.norm_output),
+            norm_before_residual=bool(model.layers[0].norm_before_residual),
+        ),
+        rope=Rope(
+            inverse_frequencies=tuple(model.rotary_emb.inv_freq.tolist()),
+            amplitude=float(model.rotary_emb.attention_scaling),
+        ),
+        attention=Attention(
+            num_heads=layer_config.num_attention_heads,
+            num_kv_heads=layer_config.num_key_value_heads,
+            head_dim=attention.head_dim,
+            scale=float(attention.scaling),
+            biased=attention.q_proj.bias is not None,
+            qk_norm=hasattr(attention, "q_norm"),
+            windows=tuple(
+                model.sliding_window if index in model.sliding_window_indices else None
+                for index in range(len(model.layers))
+            ),
+        ),
+        sharing=_sharing(model, target),
+    )
+
+
+def _hidden_states_of(ids: tuple[int, ...], target: Path) -> tuple[int, ...]:
+    """Hidden-state indices that the layer ids name.
+
+    Since 0.5.0 an id is the index itself: id i is the input of layer i, and the number of layers n is the
+    final state. The library's own validator is asked: it has to accept n (which no output-of-layer
+    convention could) and to refuse n + 1.
+    """
+    from speculators.models.utils import resolve_target_layer_ids
+
+    last = checkpoint.read_json(target / "config.json")["num_hidden_layers"]
+    resolve_target_layer_ids([last], str(target))
+    try:
+        resolve_target_layer_ids([last + 1], str(target))
+    except ValueError:
+        return ids
+    raise NotImplementedError("this release numbers the target's layers in a way that this probe does not know")
+
+
+def _sharing(model: Any, target: Path) -> Sharing:
+    """Whether the saved embedding and head are the target's own, bit for bit."""
+    from transformers import AutoModelForCausalLM
+
+    owner = AutoModelForCausalLM.from_pretrained(target)
+    embedding = owner.get_input_embeddings().weight.to(model.embed_tokens.weight.dtype)
+    head = owner.get_output_embeddings().weight.to(model.lm_head.weight.dtype)
+    return Sharing(
+        embedding="target" if torch.equal(model.embed_tokens.weight, embedding) else "draft",
+        head="target" if torch.equal(model.lm_head.weight, head) else "draft",
+    )
+
+
+def _keys(config: dict[str, Any], prefix: str = "") -> list[str]:
+    """Keys of a nested config, dotted; which library version wrote it is no term of the interface."""
+    keys = []
+    for key, value in config.items():
+        if key in ("speculators_version", "transformers_version"):
+            continue
+        keys.append(prefix + key)
+        if isinstance(value, dict):
+            keys += _keys(value, f"{prefix}{key}.")
+    return keys

@@ -1,0 +1,156 @@
+"""Runs the cases of a request, each in a fork, and streams their results as JSON lines.
+
+One process imports the library once; a fork per case keeps global state of one case out of the next.
+A case that crashes, raises or outlives its time limit becomes an error of that case alone. The last
+line says how many cases were reported; a runner that does not see it knows that the probe broke off.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from contracts.facts import PROTOCOL, CaseResult, DraftFacts, Refusal, to_json
+
+LOG_LINES = 15
+"""How much of a case's log goes with its error."""
+LOG_LINE_WIDTH = 300
+"""sglang prints its whole configuration on one line; nobody reads that in an error."""
+
+
+class Probe(Protocol):
+    """What a probe module offers."""
+
+    def setup(self) -> tuple[str, ...]:
+        """Import the library; returns what is stood in for."""
+
+    def observe(self, case: dict[str, Any], refusals: Refusals) -> DraftFacts:
+        """Facts about one case."""
+
+
+class Refusals:
+    """Collects what the library itself refuses, so that a later stage can still be observed."""
+
+    def __init__(self) -> None:
+        self.items: list[Refusal] = []
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Record an exception that the library raises; one raised by the probe itself is passed on."""
+        try:
+            yield
+        except Exception as error:
+            if _raised_by_probe(error):
+                raise
+            message = " ".join(str(error).split())[:1000]
+            self.items.append(Refusal(stage=name, error=type(error).__name__, message=message))
+
+
+WATCHERS = frozenset({"__torch_dispatch__", "__getattribute__", "__getattr__"})
+"""Functions of ours that the library's own calls pass through."""
+
+
+def _raised_by_probe(error: BaseException) -> bool:
+    """Whether the innermost frame is ours: a renamed function or a changed signature, not a verdict."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.name not in WATCHERS]
+    return Path(frames[-1].filename).parent == Path(__file__).parent or isinstance(error, ImportError)
+
+
+def serve(probe: Probe, request: Path, descriptor: int) -> None:
+    """Answer `request` (a JSON file of cases and a time limit) on the pipe `descriptor`."""
+    order = json.loads(request.read_text())
+    with os.fdopen(descriptor, "w", buffering=1) as out:
+        stand_ins = probe.setup()
+        _send(out, {"kind": "hello", "protocol": PROTOCOL, "stand_ins": stand_ins})
+        for case in order["cases"]:
+            result = _run_in_fork(probe, case, order["timeout"])
+            _send(out, {"kind": "case", **to_json(result)})
+        _send(out, {"kind": "end", "cases": len(order["cases"])})
+
+
+def _send(out: Any, message: dict[str, Any]) -> None:
+    out.write(json.dumps(message) + "\n")
+
+
+def _run_in_fork(probe: Probe, case: dict[str, Any], timeout: float) -> CaseResult:
+    """Observe one case in a child process."""
+    started = time.monotonic()
+    with tempfile.TemporaryFile() as log:
+        receiving, sending = os.pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        child = os.fork()
+        if child == 0:
+            os.close(receiving)
+            _child(probe, case, sending, log.fileno())
+        os.close(sending)
+        answer, in_time = _read_until(receiving, started + timeout)
+        if not in_time:
+            os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        log.seek(0)
+        text = log.read().decode(errors="replace")
+    sys.stdout.write(text)
+    seconds = round(time.monotonic() - started, 3)
+    failure = None
+    if not in_time:
+        failure = f"no answer within {timeout:g} s"
+    elif os.WIFSIGNALED(status):
+        failure = f"killed by {signal.Signals(os.WTERMSIG(status)).name}"
+    elif not answer:
+        failure = f"ended with exit status {os.WEXITSTATUS(status)} and no answer"
+    if failure:
+        return CaseResult(case=case["case"], error=f"{failure}\n{tail(text)}".strip(), seconds=seconds)
+    data = json.loads(answer)
+    return CaseResult(case=case["case"], seconds=seconds, **data)
+
+
+def _child(probe: Probe, case: dict[str, Any], sending: int, log: int) -> None:
+    """Observe, answer, and leave without running any exit handler of the library."""
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    refusals = Refusals()
+    answer: dict[str, Any]
+    try:
+        facts = probe.observe(case, refusals)
+        answer = {"facts": to_json(facts), "refusals": [to_json(item) for item in refusals.items]}
+    except BaseException as error:
+        traceback.print_exc()
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(last.filename).name}:{last.lineno}"
+        answer = {"error": f"{type(error).__name__} in {where}: {' '.join(str(error).split())[:500]}"}
+    with os.fdopen(sending, "w") as out:
+        out.write(json.dumps(answer))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _read_until(descriptor: int, deadline: float) -> tuple[str, bool]:
+    """All that is written to `descriptor` until it is closed, and whether that was in time."""
+    chunks = []
+    with os.fdopen(descriptor, "rb", buffering=0) as stream:
+        while True:
+            ready, _, _ = select.select([stream], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                return "", False
+            chunk = stream.read(65536)
+            if not chunk:
+                return b"".join(chunks).decode(), True
+            chunks.append(chunk)
+
+
+def tail(log: str) -> str:
+    """The last lines of a log, each cut to a readable width."""
+    lines = [line.rstrip() for line in log.splitlines() if line.strip()]
+    return "\n".join(line[:LOG_LINE_WIDTH] for line in lines[-LOG_LINES:])

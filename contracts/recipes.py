@@ -1,0 +1,132 @@
+"""The tiny seeded drafts and targets that every contract is judged on, as declarative values.
+
+A recipe varies one thing against `plain`. Sizes are the smallest that keep every dimension apart:
+hidden, intermediate, vocabulary and head counts all differ, so a transposed or mis-sized tensor shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal
+
+
+def _frozen(**items: Any) -> Mapping[str, Any]:
+    return MappingProxyType(items)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """A tiny seeded Llama target, saved by transformers."""
+
+    name: str = "llama"
+    vocab_size: int = 256
+    hidden_size: int = 64
+    intermediate_size: int = 160
+    num_hidden_layers: int = 8
+    num_attention_heads: int = 4
+    num_key_value_heads: int = 2
+    head_dim: int = 16
+    rope_theta: float = 50_000.0
+    max_position_embeddings: int = 512
+    tie_word_embeddings: bool = False
+    seed: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """A draft to train: what it is called, what it varies, and the target it is for."""
+
+    name: str
+    about: str
+    """One sentence: what differs from `plain`."""
+    target: Target = field(default_factory=Target)
+    aux_layer_ids: tuple[int, ...] | None = (1, 4, 6)
+    """In the convention of the training library; None takes its default."""
+    draft_vocab_size: int | None = 192
+    """None: the full vocabulary, and no map."""
+    layer_type: Literal["llama", "qwen3"] = "llama"
+    num_layers: int = 1
+    layer: Mapping[str, Any] = field(default_factory=dict)
+    """Further keys of the draft's layer config."""
+    flags: Mapping[str, bool] = field(default_factory=dict)
+    """Options of the training library's draft config; unset ones take its class default."""
+    train_embedding: bool = False
+    """Let the draft's embedding differ from the target's."""
+    built_by: Literal["class", "command"] = "class"
+    """`command`: the training library's own command line, with its own defaults."""
+    seed: int = 7
+
+
+_LLAMA3_ROPE = _frozen(
+    rope_type="llama3",
+    rope_theta=50_000.0,
+    factor=8.0,
+    low_freq_factor=1.0,
+    high_freq_factor=4.0,
+    original_max_position_embeddings=128,
+)
+
+RECIPES: tuple[Recipe, ...] = (
+    Recipe(name="plain", about="a llama layer, a reduced vocabulary and three aux layers"),
+    Recipe(name="qwen3_layer", about="a qwen3 layer: queries and keys are normed", layer_type="qwen3"),
+    Recipe(name="full_vocab", about="the target's whole vocabulary, no map", draft_vocab_size=None),
+    Recipe(name="four_aux_layers", about="four aux layers", aux_layer_ids=(1, 3, 5, 7)),
+    Recipe(name="norm_before_fc", about="one norm before fc", flags=_frozen(norm_before_fc=True)),
+    Recipe(name="fc_norm", about="one norm per aux state before fc", flags=_frozen(fc_norm=True)),
+    Recipe(name="norm_output", about="the state fed back is normed", flags=_frozen(norm_output=True)),
+    Recipe(
+        name="norm_before_residual",
+        about="the first layer's residual is normed",
+        flags=_frozen(norm_before_residual=True),
+    ),
+    Recipe(name="two_layers", about="two decoder layers", num_layers=2),
+    Recipe(
+        name="sliding_window",
+        about="attention over the last 32 positions",
+        layer=_frozen(sliding_window=32, layer_types=("sliding_attention",), use_sliding_window=True),
+    ),
+    Recipe(
+        name="tied_embeddings",
+        about="a target whose head is its embedding",
+        target=Target(name="llama_tied", tie_word_embeddings=True, seed=2),
+        layer=_frozen(tie_word_embeddings=True),
+    ),
+    Recipe(
+        name="wide_heads",
+        about="head_dim differs from hidden_size / heads",
+        layer=_frozen(head_dim=32),
+    ),
+    Recipe(
+        name="rope_llama3",
+        about="RoPE scaling of the llama3 type",
+        layer=_frozen(rope_parameters=_LLAMA3_ROPE),
+    ),
+    Recipe(
+        name="attention_bias",
+        about="biases on the attention projections",
+        layer=_frozen(attention_bias=True),
+    ),
+    Recipe(name="own_embedding", about="an embedding trained away from the target's", train_embedding=True),
+    Recipe(
+        name="command_defaults",
+        about="what the library's own training command builds when given nothing but a target",
+        aux_layer_ids=None,
+        draft_vocab_size=None,
+        built_by="command",
+    ),
+)
+
+
+def by_name(name: str) -> Recipe:
+    """The recipe called `name`.
+
+    Raises:
+        KeyError: there is none; the message lists those there are.
+    """
+    for recipe in RECIPES:
+        if recipe.name == name:
+            return recipe
+    known = ", ".join(recipe.name for recipe in RECIPES)
+    raise KeyError(f"no recipe {name!r}; there are: {known}")
