@@ -38,7 +38,8 @@ def record_reads(config: Any, seen: set[str]) -> None:
         return original.__getattribute__(self, name)
 
     def __getattr__(self: Any, name: str) -> Any:
-        seen.add(name)
+        if not name.startswith("_"):
+            seen.add(name)
         fallback = getattr(original, "__getattr__", None)
         if fallback is None:
             raise AttributeError(name)

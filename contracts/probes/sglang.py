@@ -58,8 +58,7 @@ def setup() -> tuple[str, ...]:
     if sgl_kernel.install():
         stand_ins.append("sgl_kernel (importable, every call raises)")
     import sglang.srt.model_executor.model_runner
-    import sglang.srt.models.llama
-    import sglang.srt.models.llama_eagle3
+    import sglang.srt.models.registry
     import sglang.srt.speculative.eagle_worker_v2  # noqa: F401
 
     return tuple(stand_ins)

@@ -7,6 +7,7 @@ line says how many cases were reported; a runner that does not see it knows that
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import select
@@ -71,6 +72,7 @@ def serve(probe: Probe, request: Path, descriptor: int) -> None:
     order = json.loads(request.read_text())
     with os.fdopen(descriptor, "w", buffering=1) as out:
         stand_ins = probe.setup()
+        gc.freeze()  # what is imported stays; no child needs to look through it for garbage
         _send(out, {"kind": "hello", "protocol": PROTOCOL, "stand_ins": stand_ins})
         for case in order["cases"]:
             result = _run_in_fork(probe, case, order["timeout"])

@@ -1,0 +1,3 @@
+"""The project's own tests use pytester; the contracts come with the installed plugin."""
+
+pytest_plugins = ["pytester"]

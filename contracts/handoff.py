@@ -1,0 +1,244 @@
+"""Joins the facts of two sides about one recipe, and the workbench that gets them.
+
+Data flows one way: recipe -> training probe -> checkpoint -> export -> serving probe -> facts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from filelock import FileLock
+
+from contracts import checkpoint, export, records
+from contracts.facts import CaseResult, DraftFacts, Refusal, SideName
+from contracts.recipes import RECIPES, Recipe, Target
+from contracts.sides import CASE_TIMEOUT, Progress, Side, SideRun, SideUnavailable
+
+T = TypeVar("T")
+Kind = Literal["exported", "raw"]
+
+
+class NotRun(Exception):  # noqa: N818 - nothing failed
+    """A contract could not be judged, and why."""
+
+    def __init__(self, reason: str, *, side_missing: bool = False) -> None:
+        self.side_missing = side_missing
+        super().__init__(reason)
+
+
+class ProbeFailed(Exception):
+    """A probe reported an error instead of facts: the suite or the machine failed, not the interface."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Handoff:
+    """One draft as the training side made it and as the serving side took it."""
+
+    recipe: Recipe
+    kind: Kind
+    training: DraftFacts
+    serving: DraftFacts
+    serving_refusals: tuple[Refusal, ...] = ()
+    """What the serving library raised, by stage."""
+    export_refusals: tuple[export.Refusal, ...] = ()
+    """What could not be written for this serving release."""
+    renames: Mapping[str, str]
+    """Name of each trained tensor -> its name in the checkpoint that was served."""
+
+    def both(self, facet: Callable[[DraftFacts], T | None]) -> tuple[T, T]:
+        """The facet as training and as serving show it.
+
+        Raises:
+            NotRun: the serving library refused the draft before it could show this.
+        """
+        return self.trained(facet), self.served(facet)
+
+    def trained(self, facet: Callable[[DraftFacts], T | None]) -> T:
+        """The facet as training shows it."""
+        return _shown(facet(self.training), "training", ())
+
+    def served(self, facet: Callable[[DraftFacts], T | None]) -> T:
+        """The facet as serving shows it."""
+        return _shown(facet(self.serving), "serving", self.serving_refusals)
+
+
+def _shown(value: T | None, side: SideName, refusals: tuple[Refusal, ...]) -> T:
+    if value is None:
+        raise NotRun(f"the {side} side did not get that far: {describe(refusals)}")
+    return value
+
+
+def describe(refusals: tuple[Refusal, ...]) -> str:
+    """What a library said when it refused, in one line."""
+    return "; ".join(f"{item.stage}: {item.error}: {item.message}" for item in refusals) or "no such fact"
+
+
+class Workbench:
+    """Both sides, run once, and every handoff between them."""
+
+    def __init__(
+        self,
+        *,
+        pythons: Mapping[SideName, str],
+        cache: Path,
+        session: str = "",
+        case_timeout: float = CASE_TIMEOUT,
+        progress: Callable[[str], Progress] | None = None,
+        recipes: tuple[Recipe, ...] = RECIPES,
+    ) -> None:
+        self._pythons = pythons
+        self._cache = cache
+        self._options: dict[str, Any] = {"session": session, "case_timeout": case_timeout}
+        self._progress = progress
+        self._recipes = {recipe.name: recipe for recipe in recipes}
+        self._sides: dict[SideName, Side | SideUnavailable] = {}
+
+    def side(self, name: SideName) -> Side:
+        """The side called `name`.
+
+        Raises:
+            NotRun: it is missing, with the line that installs it.
+            BadInterpreter: the interpreter given for it does not run.
+        """
+        if name not in self._sides:
+            try:
+                self._sides[name] = Side.find(name, self._pythons[name])
+            except SideUnavailable as missing:
+                self._sides[name] = missing
+        found = self._sides[name]
+        if isinstance(found, SideUnavailable):
+            raise NotRun(str(found), side_missing=True)
+        return found
+
+    def stand_ins(self, name: SideName) -> tuple[str, ...]:
+        """What was stood in for on a side; runs its probe if that has not happened yet."""
+        return (self._trained if name == "training" else self._served).stand_ins
+
+    def facts(self, name: SideName, recipe: str) -> DraftFacts:
+        """What one side shows about the draft of a recipe (the serving side: about the exported draft)."""
+        if name == "training":
+            return self._training_facts(recipe)
+        return self.handoff(recipe).serving
+
+    def handoff(self, recipe: str, kind: Kind = "exported") -> Handoff:
+        """The handoff of a recipe's draft, as saved or as exported for this serving release."""
+        self.side("serving")
+        training = self._training_facts(recipe)
+        planned = self._plans[recipe]
+        result = _observed(self._served.results[f"{kind}/{recipe}"], "serving")
+        assert result.facts is not None
+        return Handoff(
+            recipe=self._recipes[recipe],
+            kind=kind,
+            training=training,
+            serving=result.facts,
+            serving_refusals=result.refusals,
+            export_refusals=planned.refusals,
+            renames=planned.renames if kind == "exported" else {name: name for name in planned.source.tensors},
+        )
+
+    # ------------------------------------------------------------------ training
+
+    @cached_property
+    def _trained(self) -> SideRun:
+        side = self.side("training")
+        cases = [
+            {
+                "case": recipe.name,
+                "recipe": asdict(recipe),
+                "folder": f"{{folder}}/drafts/{recipe.name}",
+                "target": f"{{folder}}/targets/{recipe.target.name}",
+            }
+            for recipe in map(_plain, self._recipes.values())
+        ]
+        return side.run(cases, self._cache, progress=self._report("training"), **self._options)
+
+    def _training_facts(self, recipe: str) -> DraftFacts:
+        self.side("training")
+        result = _observed(self._trained.results[recipe], "training")
+        if result.refusals:
+            raise NotRun(f"the training side refused the recipe: {describe(result.refusals)}")
+        assert result.facts is not None
+        return result.facts
+
+    def draft_folder(self, recipe: str, kind: Kind = "raw") -> Path:
+        """The checkpoint that training saved, or its export."""
+        return (self._exports if kind == "exported" else self._trained.folder / "drafts") / recipe
+
+    def target_folder(self, target: Target) -> Path:
+        """The target that recipes with `target` are for."""
+        return self._trained.folder / "targets" / target.name
+
+    # -------------------------------------------------------------------- export
+
+    @cached_property
+    def dialect(self) -> export.Dialect:
+        """What the serving release reads, from its record or from the newest older one."""
+        side = self.side("serving")
+        release = records.baseline(side.library, side.version)
+        return export.Dialect.of(records.surface(side.library, release)) if release else export.Dialect()
+
+    @cached_property
+    def _plans(self) -> dict[str, export.Plan]:
+        saved = {
+            name: self.draft_folder(name) for name, run in self._trained.results.items() if not (run.error or run.refusals)
+        }
+        return {name: export.plan(checkpoint.read(folder), self.dialect) for name, folder in saved.items()}
+
+    @cached_property
+    def _exports(self) -> Path:
+        """Every draft, exported as far as it can be expressed: the serving library judges the rest."""
+        source = Path(export.__file__).read_bytes() + repr(self.dialect).encode()
+        digest = hashlib.sha256(source).hexdigest()[:12]
+        folder = self._trained.folder / f"exported-{digest}"
+        with FileLock(f"{folder}.lock"):
+            if not (folder / "complete").exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                for name, planned in self._plans.items():
+                    export.write(planned, folder / name, force=True)
+                folder.mkdir(exist_ok=True)
+                (folder / "complete").touch()
+        return folder
+
+    # ------------------------------------------------------------------- serving
+
+    @cached_property
+    def _served(self) -> SideRun:
+        side = self.side("serving")
+        cases = []
+        for name, planned in self._plans.items():
+            target = str(self.target_folder(self._recipes[name].target))
+            kinds: tuple[Kind, ...] = ("raw", "exported")
+            for kind in kinds:
+                arguments = list(planned.server_args) if kind == "exported" else []
+                folder = str(self.draft_folder(name, kind))
+                cases.append(
+                    {"case": f"{kind}/{name}", "folder": folder, "target": target, "server_args": arguments}
+                )
+        inputs = [self._trained.folder / "drafts", self._trained.folder / "targets", self._exports]
+        return side.run(cases, self._cache, inputs=inputs, progress=self._report("serving"), **self._options)
+
+    def _report(self, name: SideName) -> Progress | None:
+        side = self.side(name)
+        return self._progress(f"{name} side, {side.library} {side.version}") if self._progress else None
+
+
+def _observed(result: CaseResult, side: SideName) -> CaseResult:
+    if result.error:
+        raise ProbeFailed(f"the {side} probe failed on {result.case}: {result.error}")
+    return result
+
+
+def _plain(recipe: Recipe) -> Recipe:
+    """The recipe with plain dicts, which `asdict` can copy."""
+    return Recipe(**{**vars(recipe), "layer": _dicts(recipe.layer), "flags": dict(recipe.flags)})
+
+
+def _dicts(value: Any) -> Any:
+    return {key: _dicts(item) for key, item in value.items()} if isinstance(value, Mapping) else value

@@ -1,0 +1,291 @@
+"""Turns what pytest saw of a contract into a verdict, and the verdicts of a session into an exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from platformdirs import user_cache_path
+
+from contracts import known as known_file
+from contracts.handoff import NotRun, ProbeFailed, Workbench
+from contracts.known import Entry, Known, KnownError
+from contracts.sides import BadInterpreter, CacheUnavailable, Progress, make_folder
+from contracts.verdict import Broken, Outcome, Verdict
+
+if TYPE_CHECKING:
+    from contracts.facts import SideName
+
+EXIT_BROKEN = 1
+"""A contract is broken, changed or fixed (pytest's "tests failed")."""
+EXIT_ERROR = 3
+"""The suite or the machine failed (pytest's "internal error"): nothing is known about some contracts."""
+EXIT_NOT_RUN = 5
+"""A side is missing, so contracts were not judged (pytest's "no tests collected")."""
+
+
+class Unusable(Exception):
+    """An option or file that the user gave cannot be used; one line."""
+
+
+@dataclass
+class Judge:
+    """One session: its options, its workbench and the verdicts so far."""
+
+    workbench: Workbench
+    known: Known
+    pythons: dict[SideName, str]
+    options: tuple[str, ...]
+    """Options that a reproduction needs."""
+    require_sides: bool
+    record: Path | None
+    expected: int = 0
+    side_missing: bool = False
+
+    @classmethod
+    def from_config(cls, config: pytest.Config) -> Judge:
+        """Read and check the options.
+
+        Raises:
+            Unusable: one of them cannot be used.
+        """
+        option = config.option
+        pythons: dict[SideName, str] = {"training": option.training_python, "serving": option.serving_python}
+        cache = Path(option.contracts_cache or user_cache_path("contracts"))
+        worker = getattr(config, "workerinput", None)
+        try:
+            make_folder(cache)
+            known = known_file.load(option.contracts_known or known_file.FILE)
+            workbench = Workbench(
+                pythons=pythons,
+                cache=cache.resolve(),
+                session=_session(config),
+                case_timeout=option.case_timeout,
+                progress=None if worker else _ProgressLine(config).start,
+            )
+            for side in pythons:
+                _probe_interpreter(workbench, side)
+        except (CacheUnavailable, KnownError, BadInterpreter) as error:
+            raise Unusable(str(error)) from None
+        given = [
+            f"--{side}-python={python}" for side, python in pythons.items() if python != sys.executable
+        ]
+        return cls(
+            workbench=workbench,
+            known=known,
+            pythons=pythons,
+            options=tuple(given),
+            require_sides=option.require_sides,
+            record=option.verdicts,
+        )
+
+    def expect(self, number: int) -> None:
+        """Note how many contracts were collected; every xdist worker collects the same."""
+        self.expected = max(self.expected, number)
+
+    # ------------------------------------------------------------------ one contract
+
+    def judge(self, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+        """Attach the verdict to `report`, and make pytest's outcome agree with it."""
+        contract, promise, case = describe_item(item)
+        reproduce = " ".join(["pytest", "--pyargs", f"'{_address(item)}'", *self.options])
+        base = Verdict(
+            contract=contract, promise=promise, case=case, outcome=Outcome.HOLDS, reproduce=reproduce
+        )
+        error = call.excinfo.value if call.excinfo else None
+        entry = self._entry(contract, item)
+        verdict = _verdict(base, error, report, entry)
+        if verdict.outcome is Outcome.NOT_RUN and isinstance(error, NotRun) and error.side_missing:
+            report.user_properties.append(("side_missing", "yes"))
+            if self.require_sides:
+                report.outcome, report.longrepr = "failed", str(error)
+                _attach(report, verdict)
+                return
+        _apply(report, verdict, item)
+        _attach(report, verdict)
+
+    def _entry(self, contract: str, item: pytest.Item) -> Entry | None:
+        recipe = getattr(item, "callspec", None) and item.callspec.params.get("recipe")  # type: ignore[attr-defined]
+        if recipe is None:
+            return None
+        try:
+            releases = [self.workbench.side(name).version for name in self.pythons]
+        except NotRun:
+            return None
+        return self.known.find(contract, recipe.name, *releases)
+
+    # ----------------------------------------------------------------- whole session
+
+    def finish(self, session: pytest.Session, exitstatus: int) -> int:
+        """Write the record and decide the exit status.
+
+        Usage errors and interrupts keep pytest's own status.
+        """
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        reports = session_reports(reporter)
+        verdicts = [Verdict(**report.verdict) for report in reports]
+        if self.record is not None:
+            write_record(self.record, self, verdicts)
+        others_failed = exitstatus == pytest.ExitCode.TESTS_FAILED and any(
+            getattr(report, "verdict", None) is None
+            for key in ("failed", "error")
+            for report in reporter.stats.get(key, ())
+        )
+        if exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) or others_failed:
+            return int(exitstatus)
+        outcomes = {verdict.outcome for verdict in verdicts}
+        required = any(report.outcome == "failed" and report.verdict["outcome"] == "not-run" for report in reports)
+        if required or outcomes & {Outcome.BROKEN, Outcome.CHANGED, Outcome.FIXED}:
+            return EXIT_BROKEN
+        if Outcome.ERROR in outcomes or len(verdicts) < self.expected:
+            return EXIT_ERROR
+        if any(("side_missing", "yes") in report.user_properties for report in reports):
+            return EXIT_NOT_RUN
+        return int(exitstatus)
+
+
+def session_reports(reporter: Any) -> list[Any]:
+    """Every report that carries a verdict, in the order in which they came."""
+    if reporter is None:
+        return []
+    return [r for reports in reporter.stats.values() for r in reports if getattr(r, "verdict", None)]
+
+
+def describe_item(item: pytest.Item) -> tuple[str, str, str]:
+    """Contract id, its promise, and what it is judged on."""
+    function = getattr(item, "originalname", None) or item.name
+    module = Path(item.path).stem
+    contract = f"{module.removeprefix('test_')}.{function.removeprefix('test_')}"
+    docstring = (getattr(getattr(item, "obj", None), "__doc__", None) or "").strip()
+    promise = " ".join(docstring.split("\n\n")[0].split())
+    callspec = getattr(item, "callspec", None)
+    if callspec is None:
+        return contract, promise, "-"
+    recipe, side = callspec.params.get("recipe"), callspec.params.get("side")
+    parts = [part for part in (side, recipe.name if recipe else None) if part]
+    return contract, promise, "/".join(parts) or callspec.id
+
+
+def _address(item: pytest.Item) -> str:
+    """An address that works wherever the package is installed."""
+    module, _, rest = item.nodeid.partition("::")
+    package = Path(__file__).parent
+    if item.path.parent == package:
+        return f"contracts.{item.path.stem}::{rest}"
+    return f"{module}::{rest}"
+
+
+def _verdict(
+    base: Verdict, error: BaseException | None, report: pytest.TestReport, entry: Entry | None
+) -> Verdict:
+    facts = asdict(base)
+    if isinstance(error, Broken):
+        facts |= {"cause": str(error.cause), "expected": error.expected, "seen": error.seen, "fix": error.fix}
+        if entry and entry.cause == error.cause:
+            reference = f"{entry.upstream}"
+            return Verdict(
+                **facts | {"outcome": Outcome.KNOWN, "reason": entry.reason, "upstream": reference}
+            )
+        changed = error.cause.value == "surface-changed"
+        if entry:
+            facts["reason"] = f"known.toml records another cause here: {entry.cause}"
+        return Verdict(**facts | {"outcome": Outcome.CHANGED if changed else Outcome.BROKEN})
+    if isinstance(error, NotRun) or report.outcome == "skipped":
+        return Verdict(**facts | {"outcome": Outcome.NOT_RUN, "reason": str(error)})
+    if error is not None:
+        reason = str(error) if isinstance(error, ProbeFailed) else f"{type(error).__name__}: {error}"
+        return Verdict(**facts | {"outcome": Outcome.ERROR, "reason": reason})
+    if entry:
+        reason = f"known.toml says that this does not hold ({entry.cause}); it holds: remove the entry"
+        return Verdict(**facts | {"outcome": Outcome.FIXED, "cause": str(entry.cause), "reason": reason})
+    return base
+
+
+def _apply(report: pytest.TestReport, verdict: Verdict, item: pytest.Item) -> None:
+    """Make pytest's own outcome and message agree with the verdict."""
+    from contracts.report import explain
+
+    if verdict.outcome is Outcome.NOT_RUN:
+        report.outcome = "skipped"
+        report.longrepr = (str(item.path), 0, f"not run: {verdict.reason}")
+    elif verdict.outcome is Outcome.KNOWN:
+        report.outcome = "skipped"
+        report.wasxfail = f"{verdict.cause}: {verdict.reason} ({verdict.upstream})"
+    elif verdict.outcome in (Outcome.BROKEN, Outcome.CHANGED, Outcome.FIXED):
+        report.outcome = "failed"
+        report.longrepr = explain(verdict)
+    elif verdict.outcome is Outcome.ERROR and verdict.reason and report.longrepr is not None:
+        if verdict.reason.startswith("the ") and "probe failed" in verdict.reason:
+            report.longrepr = verdict.reason
+
+
+def _attach(report: pytest.TestReport, verdict: Verdict) -> None:
+    """The verdict travels with the report (between xdist workers too) and into JUnit properties."""
+    report.verdict = {**asdict(verdict), "outcome": str(verdict.outcome)}  # type: ignore[attr-defined]
+    shown = ("contract", "case", "outcome", "cause", "expected", "seen", "fix", "reason", "upstream", "reproduce")
+    report.user_properties.extend(
+        (name, str(value)) for name, value in asdict(verdict).items() if name in shown and value is not None
+    )
+
+
+def write_record(file: Path, judge: Judge, verdicts: Sequence[Verdict]) -> None:
+    """All verdicts as JSON lines, between a header and a closing line; whole or not at all."""
+    from contracts.report import environment
+
+    header = {"kind": "header", "format": 1, "expected": judge.expected, "sides": environment(judge)}
+    lines: list[dict[str, Any]] = [header]
+    for verdict in sorted(verdicts, key=lambda v: (v.contract, v.case)):
+        lines.append({"kind": "verdict", **{k: v for k, v in asdict(verdict).items() if v is not None}})
+    lines.append({"kind": "end", "verdicts": len(verdicts)})
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False, encoding="utf-8") as partial:
+        partial.writelines(json.dumps(line) + "\n" for line in lines)
+    Path(partial.name).replace(file)
+
+
+def _session(config: pytest.Config) -> str:
+    """A name that all processes of this session share."""
+    worker = getattr(config, "workerinput", None)
+    return str(worker["testrunuid"]) if worker else f"{os.getpid()}"
+
+
+def _probe_interpreter(workbench: Workbench, side: SideName) -> None:
+    try:
+        workbench.side(side)
+    except NotRun:
+        pass  # said by every contract that needs it
+
+
+@dataclass
+class _ProgressLine:
+    """Says on the terminal what a probe is doing; one line per probe where it is no terminal."""
+
+    config: pytest.Config
+    title: str = field(default="", init=False)
+
+    def start(self, title: str) -> Progress:
+        """Begin to report on one probe."""
+        self.title = title
+        self._write(f"{title}: starting the probe ...", end="" if sys.stderr.isatty() else "\n")
+        return self._show
+
+    def _show(self, done: int, total: int) -> None:
+        if sys.stderr.isatty() or done == total:
+            self._write(f"{self.title}: {done} of {total} cases", end="\n" if done == total else "")
+
+    def _write(self, text: str, end: str) -> None:
+        capture = self.config.pluginmanager.get_plugin("capturemanager")
+        start = "\r\033[K" if sys.stderr.isatty() else ""
+        if capture is None:
+            sys.stderr.write(start + text + end)
+            return
+        with capture.global_and_fixture_disabled():
+            sys.stderr.write(start + text + end)
+            sys.stderr.flush()

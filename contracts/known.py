@@ -1,0 +1,159 @@
+"""Recorded incompatibilities: data with a cause, a release range, a reason and a reference.
+
+Strict both ways: a contract that breaks for another cause than recorded is broken, and one that holds
+although an entry says it does not is `fixed`, which fails until the entry goes.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from pydantic import AfterValidator, BaseModel, ConfigDict, HttpUrl, ValidationError, model_validator
+
+from contracts.records import catalog
+from contracts.verdict import Cause
+
+FILE = Path(__file__).parent / "known.toml"
+
+
+class KnownError(Exception):
+    """known.toml is not usable: one line that says which entry and why."""
+
+
+def _specifier(text: str) -> str:
+    try:
+        SpecifierSet(text)
+    except InvalidSpecifier:
+        raise ValueError(f"{text!r} is not a release range such as '>=0.5.12,<0.6'") from None
+    return text
+
+
+class Entry(BaseModel):
+    """One recorded incompatibility."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    contract: str
+    """`module.promise`."""
+    recipes: tuple[str, ...]
+    """Recipe names, or `*` for all."""
+    training: Annotated[str, AfterValidator(_specifier)]
+    """Release range of speculators."""
+    serving: Annotated[str, AfterValidator(_specifier)]
+    """Release range of sglang."""
+    cause: Cause
+    reason: str
+    upstream: HttpUrl | Literal["unreported"]
+    """Where it is reported. `unreported` entries carry a reproduction of our own instead."""
+    reproduce: str | None = None
+    date: date
+
+    @model_validator(mode="after")
+    def _has_evidence(self) -> Entry:
+        if self.upstream == "unreported" and not self.reproduce:
+            raise ValueError("an unreported entry needs `reproduce`: the command that shows it")
+        return self
+
+    @cached_property
+    def _ranges(self) -> tuple[SpecifierSet, SpecifierSet]:
+        return SpecifierSet(self.training), SpecifierSet(self.serving)
+
+    def covers(self, contract: str, recipe: str, training: str, serving: str) -> bool:
+        """Whether this entry speaks about this contract, recipe and pair of releases."""
+        trained, served = self._ranges
+        return (
+            self.contract == contract
+            and (recipe in self.recipes or "*" in self.recipes)
+            and trained.contains(training, prereleases=True)
+            and served.contains(serving, prereleases=True)
+        )
+
+
+@dataclass(frozen=True)
+class Known:
+    """All entries."""
+
+    entries: tuple[Entry, ...] = ()
+
+    def find(self, contract: str, recipe: str, training: str, serving: str) -> Entry | None:
+        """The entry about this contract, recipe and pair of releases."""
+        for entry in self.entries:
+            if entry.covers(contract, recipe, training, serving):
+                return entry
+        return None
+
+
+def load(file: Path = FILE) -> Known:
+    """Read known.toml.
+
+    Raises:
+        KnownError: malformed, incomplete, matching no release, or saying something twice.
+    """
+    try:
+        data = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise KnownError(f"{file}: not readable as TOML ({error})") from None
+    entries = tuple(_entry(file, number, item) for number, item in enumerate(data.get("known", ()), start=1))
+    _check_unique(file, entries)
+    return Known(entries)
+
+
+def _entry(file: Path, number: int, item: Any) -> Entry:
+    where = f"{file}: entry {number}"
+    try:
+        entry = Entry.model_validate(_toml_types(item))
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"]) or "entry"
+        raise KnownError(f"{where}: {field}: {first['msg']}") from None
+    for library, specifier in (("speculators", entry.training), ("sglang", entry.serving)):
+        known = catalog(library).known
+        if not any(SpecifierSet(specifier).filter(known, prereleases=True)):
+            raise KnownError(
+                f"{where}: '{specifier}' matches no known release of {library} ({known[0]} ... {known[-1]})"
+            )
+    return entry
+
+
+def _toml_types(item: Any) -> Any:
+    """What TOML has no type for: tuples, causes and URLs are checked as what they are."""
+    if not isinstance(item, dict):
+        return item
+    typed = dict(item)
+    if isinstance(typed.get("recipes"), list):
+        typed["recipes"] = tuple(typed["recipes"])
+    if isinstance(typed.get("cause"), str):
+        codes = {str(cause): cause for cause in Cause}
+        typed["cause"] = codes.get(typed["cause"], typed["cause"])
+    return typed
+
+
+def _check_unique(file: Path, entries: Sequence[Entry]) -> None:
+    seen: dict[tuple[str, str], int] = {}
+    for number, entry in enumerate(entries, start=1):
+        for recipe in entry.recipes:
+            earlier = seen.setdefault((entry.contract, recipe), number)
+            if earlier == number:
+                continue
+            if _overlap(entries[earlier - 1], entry):
+                raise KnownError(
+                    f"{file}: entry {number}: says again what entry {earlier} says "
+                    f"({entry.contract}, {recipe}); keep one"
+                )
+
+
+def _overlap(one: Entry, other: Entry) -> bool:
+    """Whether some pair of known releases is covered by both."""
+
+    def common(library: str, first: str, second: str) -> bool:
+        both = SpecifierSet(first) & SpecifierSet(second)
+        return any(both.filter(catalog(library).known, prereleases=True))
+
+    return common("speculators", one.training, other.training) and common("sglang", one.serving, other.serving)

@@ -1,0 +1,271 @@
+"""The pytest plugin: options, the public fixtures, and what an outcome means for pytest. Nothing else.
+
+Public fixtures, for tests of your own as well: `recipe`, `side`, the five interface facets
+`weight_names`, `tensor_shapes`, `aux_layers`, `vocab_map` and `hidden_dims` (each once per side and
+recipe), `handoff` (both sides about one recipe's exported draft) and `raw_handoff` (as saved).
+
+Heavy imports happen when the first contract is collected, so that an unrelated test session that merely
+has this package installed pays nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from contracts.recipes import RECIPES, Recipe
+
+if TYPE_CHECKING:
+    from contracts.facts import (
+        AuxLayers,
+        DraftFacts,
+        HiddenDims,
+        SideName,
+        TensorShapes,
+        VocabMap,
+        WeightNames,
+    )
+    from contracts.handoff import Handoff, Workbench
+    from contracts.judge import Judge
+    from contracts.snapshots import SurfaceSnapshot
+
+MARK = "contracts"
+SIDES: tuple[SideName, ...] = ("training", "serving")
+
+
+# ----------------------------------------------------------------------- options
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Command-line options; each has an environment variable for CI."""
+    group = parser.getgroup("contracts", "contracts between draft-model training and serving")
+    for side, library in (("training", "speculators"), ("serving", "sglang")):
+        group.addoption(
+            f"--{side}-python",
+            metavar="PYTHON",
+            default=os.environ.get(f"CONTRACTS_{side.upper()}_PYTHON", sys.executable),
+            help=f"interpreter that has {library} [CONTRACTS_{side.upper()}_PYTHON; default: this one]",
+        )
+    group.addoption(
+        "--require-sides",
+        action="store_true",
+        help="fail, instead of not running, contracts whose side is missing",
+    )
+    group.addoption(
+        "--contracts-cache",
+        metavar="FOLDER",
+        type=Path,
+        default=os.environ.get("CONTRACTS_CACHE"),
+        help="where drafts and probe reports are kept [CONTRACTS_CACHE; default: the user cache]",
+    )
+    group.addoption(
+        "--contracts-known",
+        metavar="FILE",
+        type=Path,
+        help="recorded incompatibilities instead of the known.toml that ships",
+    )
+    group.addoption(
+        "--case-timeout",
+        metavar="SECONDS",
+        type=float,
+        default=60.0,
+        help="time limit for one case of a probe [default: 60]",
+    )
+    group.addoption("--verdicts", metavar="FILE", type=Path, help="write every verdict to FILE as JSON lines")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the mark; refuse bad options before anything is collected."""
+    config.addinivalue_line("markers", f"{MARK}: a promise about the interface between training and serving")
+    if getattr(config.option, "update_snapshots", False) and os.environ.get("CI"):
+        raise pytest.UsageError("--snapshot-update: recorded surfaces are never updated in CI; update and commit")
+    if MARK in (getattr(config.option, "markexpr", "") or "") and not hasattr(config, "workerinput"):
+        _judge(config)
+
+
+def _judge(config: pytest.Config) -> Judge:
+    """The session's judge, made when it is first needed.
+
+    Raises:
+        pytest.UsageError: an option or known.toml cannot be used.
+    """
+    from contracts.judge import Judge, Unusable
+
+    judge = config.stash.get(_JUDGE, None)
+    if judge is None:
+        try:
+            judge = config.stash[_JUDGE] = Judge.from_config(config)
+        except Unusable as error:
+            raise pytest.UsageError(str(error)) from None
+    return judge
+
+
+_JUDGE: pytest.StashKey[Judge] = pytest.StashKey()
+
+
+def is_contract(item: pytest.Item) -> bool:
+    """Whether an item is a contract of this package (or of a user's own, if marked)."""
+    return item.get_closest_marker(MARK) is not None
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Count what should run, and check the options if contracts were collected without `-m`."""
+    expected = sum(map(is_contract, session.items))
+    if expected:
+        _judge(session.config).expect(expected)
+
+
+# ---------------------------------------------------------------------- fixtures
+
+
+@pytest.fixture(scope="session")
+def workbench(pytestconfig: pytest.Config) -> Workbench:
+    """Both sides; their probes run when a contract first asks."""
+    return _judge(pytestconfig).workbench
+
+
+@pytest.fixture(params=[pytest.param(recipe, id=recipe.name) for recipe in RECIPES])
+def recipe(request: pytest.FixtureRequest) -> Recipe:
+    """One recipe after the other."""
+    chosen: Recipe = request.param
+    return chosen
+
+
+@pytest.fixture(params=SIDES)
+def side(request: pytest.FixtureRequest) -> SideName:
+    """`training`, then `serving`."""
+    chosen: SideName = request.param
+    return chosen
+
+
+@pytest.fixture
+def draft_facts(workbench: Workbench, side: SideName, recipe: Recipe) -> DraftFacts:
+    """All that one side shows about one recipe's draft."""
+    return workbench.facts(side, recipe.name)
+
+
+def _facet(draft_facts: DraftFacts, name: str, side: SideName) -> Any:
+    from contracts.handoff import NotRun
+
+    value = getattr(draft_facts, name)
+    if value is None:
+        raise NotRun(f"the {side} side refused the draft before it could show its {name}")
+    return value
+
+
+@pytest.fixture
+def weight_names(draft_facts: DraftFacts, side: SideName) -> WeightNames:
+    """Facet: which checkpoint tensors the side has a use for."""
+    value: WeightNames = _facet(draft_facts, "weight_names", side)
+    return value
+
+
+@pytest.fixture
+def tensor_shapes(draft_facts: DraftFacts, side: SideName) -> TensorShapes:
+    """Facet: the shape of each tensor, as saved or as the slot that it fills."""
+    value: TensorShapes = _facet(draft_facts, "tensor_shapes", side)
+    return value
+
+
+@pytest.fixture
+def aux_layers(draft_facts: DraftFacts, side: SideName) -> AuxLayers:
+    """Facet: which target hidden states the draft is conditioned on."""
+    value: AuxLayers = _facet(draft_facts, "aux_layers", side)
+    return value
+
+
+@pytest.fixture
+def vocab_map(draft_facts: DraftFacts, side: SideName) -> VocabMap:
+    """Facet: draft token id -> target token id."""
+    value: VocabMap = _facet(draft_facts, "vocab_map", side)
+    return value
+
+
+@pytest.fixture
+def hidden_dims(draft_facts: DraftFacts, side: SideName) -> HiddenDims:
+    """Facet: widths of the hidden states that cross the interface."""
+    value: HiddenDims = _facet(draft_facts, "hidden_dims", side)
+    return value
+
+
+@pytest.fixture
+def handoff(workbench: Workbench, recipe: Recipe) -> Handoff:
+    """Both sides about one recipe's draft, exported for this serving release."""
+    return workbench.handoff(recipe.name)
+
+
+@pytest.fixture
+def raw_handoff(workbench: Workbench, recipe: Recipe) -> Handoff:
+    """Both sides about one recipe's draft, exactly as the training library saved it."""
+    return workbench.handoff(recipe.name, "raw")
+
+
+@pytest.fixture
+def surface_snapshot(
+    snapshot: Any, pytestconfig: pytest.Config, workbench: Workbench, side: SideName, recipe: Recipe
+) -> SurfaceSnapshot:
+    """The recorded surface that this side's facts about this recipe are compared with."""
+    from contracts import snapshots
+
+    updating = bool(pytestconfig.option.update_snapshots)
+    return snapshots.surface_snapshot(snapshot, workbench.side(side), recipe.name, update=updating)
+
+
+# ----------------------------------------------------------------------- outcomes
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Turn what happened to a contract into its verdict."""
+    report = yield
+    if is_contract(item) and (report.when == "call" or report.outcome != "passed"):
+        _judge(item.config).judge(item, call, report)
+    return report
+
+
+def pytest_report_teststatus(report: pytest.TestReport) -> Any:
+    """Category, letter and word of a contract's outcome; no two of ours, theirs and unknown look alike."""
+    if getattr(report, "verdict", None) is None:
+        return None
+    from contracts.report import status
+
+    return status(report)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take over from an xdist worker how many contracts it collected."""
+    expected = (getattr(node, "workeroutput", None) or {}).get("contracts_expected")
+    if expected:
+        _judge(node.config).expect(expected)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Tell the controlling process what was expected; there, set the exit status."""
+    judge = session.config.stash.get(_JUDGE, None)
+    if judge is None:
+        return
+    worker_output = getattr(session.config, "workeroutput", None)
+    if worker_output is not None:
+        worker_output["contracts_expected"] = judge.expected
+        return
+    session.exitstatus = judge.finish(session, exitstatus)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """The report that can be pasted into a bug report."""
+    judge = config.stash.get(_JUDGE, None)
+    if judge is None or not judge.expected:
+        return
+    from contracts.report import write_summary
+
+    write_summary(terminalreporter, judge)
+

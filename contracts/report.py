@@ -1,0 +1,200 @@
+"""Views of the verdicts for a terminal. What is printed can be pasted into an upstream bug report."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from contracts import __version__
+from contracts.handoff import NotRun
+from contracts.verdict import Outcome, Verdict
+
+if TYPE_CHECKING:
+    from contracts.facts import SideName
+    from contracts.judge import Judge
+
+LETTERS = {
+    Outcome.HOLDS: ".",
+    Outcome.KNOWN: "k",
+    Outcome.BROKEN: "B",
+    Outcome.CHANGED: "C",
+    Outcome.FIXED: "F",
+    Outcome.ERROR: "E",
+    Outcome.NOT_RUN: "-",
+}
+COLOURS = {
+    Outcome.HOLDS: "green",
+    Outcome.KNOWN: "yellow",
+    Outcome.BROKEN: "red",
+    Outcome.CHANGED: "cyan",
+    Outcome.FIXED: "cyan",
+    Outcome.ERROR: "purple",
+    Outcome.NOT_RUN: "blue",
+}
+CATEGORIES = {
+    Outcome.HOLDS: "passed",
+    Outcome.KNOWN: "xfailed",
+    Outcome.BROKEN: "failed",
+    Outcome.CHANGED: "failed",
+    Outcome.FIXED: "failed",
+    Outcome.ERROR: "error",
+    Outcome.NOT_RUN: "skipped",
+}
+
+
+def status(report: Any) -> tuple[str, str, tuple[str, dict[str, bool]]]:
+    """Category, letter and coloured word for pytest's progress display."""
+    outcome = Outcome(report.verdict["outcome"])
+    category = "failed" if outcome is Outcome.NOT_RUN and report.outcome == "failed" else CATEGORIES[outcome]
+    return category, LETTERS[outcome], (outcome.upper(), {COLOURS[outcome]: True})
+
+
+def explain(verdict: Verdict) -> str:
+    """Everything about one verdict, as an indented block."""
+    rows = [
+        ("promise", verdict.promise),
+        ("cause", verdict.cause),
+        ("expected", verdict.expected),
+        ("seen", verdict.seen),
+        ("fix", verdict.fix),
+        ("note", verdict.reason),
+        ("upstream", verdict.upstream),
+        ("reproduce", verdict.reproduce),
+    ]
+    lines = [f"{verdict.contract} [{verdict.case}]: {verdict.outcome}"]
+    for name, value in rows:
+        if value:
+            lines.append(textwrap.indent(str(value), " " * 13)[:2000].replace(" " * 13, f"  {name:<9}  ", 1))
+    return "\n".join(lines)
+
+
+def environment(judge: Judge) -> dict[str, list[str]]:
+    """What was judged, on what: lines per side."""
+    return {side: _side_lines(judge, side) for side in judge.pythons}
+
+
+def _side_lines(judge: Judge, name: SideName) -> list[str]:
+    try:
+        side = judge.workbench.side(name)
+    except NotRun as missing:
+        return [f"not run: {missing}"]
+    identity = side.identity
+    lines = [f"{side.library} {side.version}, Python {identity.python}, {identity.platform}"]
+    for package, version in identity.packages.items():
+        pin = identity.pins.get(package, "")
+        off = f" (the release pins {pin})" if pin.startswith("==") and not _meets(version, pin) else ""
+        lines.append(f"  {package} {version}{off}")
+    try:
+        lines += [f"  stand-in: {item}" for item in judge.workbench.stand_ins(name)]
+    except (NotRun, Exception):  # noqa: BLE001, B014 - the summary never fails for want of a probe
+        pass
+    return lines
+
+
+def _meets(version: str, pin: str) -> bool:
+    from packaging.specifiers import SpecifierSet
+
+    return SpecifierSet(pin).contains(version.partition("+")[0], prereleases=True)
+
+
+def write_summary(reporter: Any, judge: Judge) -> None:
+    """The summary at the end of a session."""
+    from contracts.judge import session_reports
+
+    verdicts = [Verdict(**report.verdict) for report in session_reports(reporter)]
+    reporter.section("contracts", sep="=")
+    reporter.write_line(f"draft-contracts {__version__}, depth: load")
+    for side, lines in environment(judge).items():
+        reporter.write_line(f"{side:>8}: {lines[0]}")
+        for line in lines[1:]:
+            reporter.write_line(f"          {line}")
+    reporter.write_line("")
+    _write_matrix(reporter, verdicts)
+    _write_details(reporter, verdicts)
+    counts = Counter(Outcome(verdict.outcome) for verdict in verdicts)
+    told = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
+    missing = judge.expected - len(verdicts)
+    if missing > 0:
+        told += f"; {missing} of {judge.expected} contracts were never judged"
+    reporter.write_line(told or "no contract was judged")
+
+
+def _write_matrix(reporter: Any, verdicts: Sequence[Verdict]) -> None:
+    """Contracts by recipe, one letter a cell; contracts about one side have a line per side."""
+    recipes = sorted({_recipe(v) for v in verdicts} - {""}, key=_recipe_order)
+    if not recipes:
+        return
+    for number, recipe in enumerate(recipes, start=1):
+        reporter.write_line(f"  {number:>2} {recipe}")
+    rows: dict[str, dict[str, Outcome]] = {}
+    for verdict in verdicts:
+        side = verdict.case.partition("/")[0] if "/" in verdict.case else ""
+        label = f"{verdict.contract} ({side})" if side else verdict.contract
+        rows.setdefault(label, {})[_recipe(verdict)] = Outcome(verdict.outcome)
+    width = max(map(len, rows))
+    reporter.write_line("")
+    reporter.write_line(f"  {'':<{width}}  " + "".join(f"{n % 10}" for n in range(1, len(recipes) + 1)))
+    for label, cells in sorted(rows.items()):
+        reporter.write(f"  {label:<{width}}  ")
+        for recipe in recipes:
+            outcome = cells.get(recipe)
+            if outcome is None:
+                reporter.write(" ")
+            else:
+                reporter.write(LETTERS[outcome], **{COLOURS[outcome]: True})
+        reporter.write_line("")
+    legend = "  ".join(f"{LETTERS[outcome]} {outcome}" for outcome in Outcome)
+    reporter.write_line(f"  {legend}")
+    reporter.write_line("")
+
+
+def _write_details(reporter: Any, verdicts: Sequence[Verdict]) -> None:
+    """Cause and fix of everything that does not hold, equal ones together; worst first."""
+    order = [Outcome.BROKEN, Outcome.CHANGED, Outcome.FIXED, Outcome.ERROR, Outcome.NOT_RUN, Outcome.KNOWN]
+    for outcome in order:
+        groups: dict[tuple[Any, ...], list[Verdict]] = {}
+        for verdict in verdicts:
+            if verdict.outcome == outcome:
+                alike = outcome in (Outcome.KNOWN, Outcome.NOT_RUN, Outcome.ERROR)
+                key = (verdict.cause, verdict.reason) if alike else (verdict.contract, verdict.cause, verdict.seen)
+                groups.setdefault(key, []).append(verdict)
+        for group in groups.values():
+            _write_group(reporter, outcome, group)
+
+
+def _write_group(reporter: Any, outcome: Outcome, group: Sequence[Verdict]) -> None:
+    first = group[0]
+    cases = ", ".join(dict.fromkeys(v.case for v in group))
+    contracts = list(dict.fromkeys(v.contract for v in group))
+    name = contracts[0] if len(contracts) == 1 else f"{contracts[0]} and {len(contracts) - 1} more"
+    reporter.write_line(f"{outcome.upper()}  {name}  [{cases}]", **{COLOURS[outcome]: True})
+    brief = outcome in (Outcome.KNOWN, Outcome.NOT_RUN)
+    rows = [
+        ("cause", first.cause),
+        ("expected", None if brief else first.expected),
+        ("seen", None if brief else first.seen),
+        ("fix", first.fix),
+        ("why", first.reason),
+        ("upstream", first.upstream),
+        ("reproduce", first.reproduce if outcome not in (Outcome.NOT_RUN,) else None),
+    ]
+    for label, value in rows:
+        if value:
+            lines = str(value).splitlines() or [""]
+            reporter.write_line(f"    {label:<9}  {lines[0]}")
+            for line in lines[1:40]:
+                reporter.write_line(f"               {line}")
+    reporter.write_line("")
+
+
+def _recipe(verdict: Verdict) -> str:
+    return "" if verdict.case == "-" else verdict.case.rpartition("/")[2]
+
+
+def _recipe_order(name: str) -> tuple[int, str]:
+    from contracts.recipes import RECIPES
+
+    names = [recipe.name for recipe in RECIPES]
+    return (names.index(name) if name in names else len(names), name)

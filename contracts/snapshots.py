@@ -1,0 +1,155 @@
+"""Recorded surfaces as syrupy snapshots: `releases/<library>/<release>/<recipe>.json`.
+
+syrupy reads, writes and compares; this module only says where a record lies and what a difference means.
+No run ever deletes a record: discovery of unused snapshots is switched off for these files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter
+from syrupy.data import SnapshotCollections
+from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
+
+from contracts import records
+from contracts.facts import DraftFacts
+from contracts.verdict import Difference
+
+if TYPE_CHECKING:
+    from syrupy.assertion import SnapshotAssertion
+
+    from contracts.sides import Side
+
+MEANINGS = {
+    "architecture": "another class saves or runs the draft; code that names the class has to follow",
+    "reads_target_state": "the draft became, or ceased to be, conditioned on the target's hidden states",
+    "config_keys": "drafts already trained may carry keys that are not read any more, or lack ones that are",
+    "weight_names.names": "drafts already trained have tensors under names that are not read any more, or lack ones",
+    "weight_names.ignored": "tensors of drafts already trained are dropped now, or no longer dropped",
+    "weight_names.unwritten": "the forward pass reads parameters that drafts already trained do not provide",
+    "tensor_shapes.shapes": "tensors of drafts already trained no longer fit, or fit elsewhere",
+    "aux_layers.states": "drafts already trained are served other layers of the target: expect lost acceptance",
+    "aux_layers.layer_ids": "ids in drafts already trained are understood differently",
+    "aux_layers.num_layers": "the recipe's target changed; this is about the suite, not about your drafts",
+    "aux_layers.final_norm": "the delivered states are normed now, or no longer: expect lost acceptance",
+    "vocab_map": "draft tokens of drafts already trained mean other target tokens: expect rejection",
+    "hidden_dims.fc_applied": "the fusion projection of drafts already trained is skipped now, or applied again",
+    "hidden_dims": "widths that drafts already trained were built for have changed",
+    "norms": "a norm of drafts already trained is applied now, or no longer: expect lost acceptance",
+    "rope": "drafts already trained rotate by other angles: expect lost acceptance with distance",
+    "attention.windows": "drafts already trained attend to another number of positions",
+    "attention": "the attention of drafts already trained is computed differently",
+    "sharing": "drafts already trained are served with another embedding or head",
+}
+"""What a difference means for drafts already trained, by the longest prefix that fits."""
+
+_FACTS = TypeAdapter(DraftFacts)
+
+
+class _SurfaceExtension(SingleFileSnapshotExtension):
+    """One JSON file per release and recipe. Subclassed per record, because syrupy asks the class."""
+
+    file_extension = "json"
+    _write_mode = WriteMode.TEXT
+    folder = Path()
+    basename = ""
+
+    def serialize(self, data: Any, **_: Any) -> str:
+        """The stable text of recorded facts."""
+        return records.as_json(data)
+
+    @classmethod
+    def dirname(cls, *, test_location: Any) -> str:  # noqa: ARG003
+        """Folder of the release."""
+        return str(cls.folder)
+
+    @classmethod
+    def get_file_basename(cls, *, test_location: Any, index: Any) -> str:  # noqa: ARG003
+        """The recipe."""
+        return cls.basename
+
+    @classmethod
+    def matches_test_location(cls, *, test_location: Any, snapshot_location: str) -> bool:  # noqa: ARG003
+        """The file name is the recipe's, not the test's."""
+        return True
+
+    def discover_snapshots(self, **_: Any) -> SnapshotCollections:
+        """Nothing is ever unused, so nothing is ever deleted."""
+        return SnapshotCollections()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SurfaceSnapshot:
+    """The record that one side's surface for one recipe is compared with."""
+
+    assertion: SnapshotAssertion
+    file: Path
+    library: str
+    release: str
+
+    @property
+    def name(self) -> str:
+        """Which record it is, for people."""
+        return f"{self.library} {self.release}, {self.file.stem}"
+
+    def matches(self, facts: DraftFacts) -> bool:
+        """Whether `facts` are as recorded; with --snapshot-update, records them."""
+        return bool(self.assertion == facts)
+
+    def recorded(self) -> DraftFacts | None:
+        """The recorded facts, or None where there is no record yet."""
+        return _FACTS.validate_json(self.file.read_bytes()) if self.file.exists() else None
+
+
+def surface_snapshot(
+    assertion: SnapshotAssertion, side: Side, recipe: str, *, update: bool, root: Path = records.RELEASES
+) -> SurfaceSnapshot:
+    """The record for `side`: its own release's when updating or where there is one, else the newest older."""
+    release = side.version if update else records.baseline(side.library, side.version, root) or side.version
+    folder = root / side.library / release
+    extension = type("SurfaceExtension", (_SurfaceExtension,), {"folder": folder, "basename": recipe})
+    return SurfaceSnapshot(
+        assertion=assertion.use_extension(extension),
+        file=folder / f"{recipe}.json",
+        library=side.library,
+        release=release,
+    )
+
+
+def differences(recorded: DraftFacts | None, seen: DraftFacts) -> list[Difference]:
+    """Every leaf in which two surfaces differ, and what that means."""
+    if recorded is None:
+        meaning = "there is no record to compare with; record it with --snapshot-update"
+        return [Difference(path="(surface)", recorded="nothing", seen="a surface", meaning=meaning)]
+    return list(_compare(recorded, seen))
+
+
+def _compare(recorded: DraftFacts, seen: DraftFacts) -> Iterator[Difference]:
+    old, new = (records.flatten(_FACTS.dump_python(facts, mode="json")) for facts in (recorded, seen))
+    for path in sorted(old.keys() | new.keys()):
+        before, after = old.get(path), new.get(path)
+        if before == after:
+            continue
+        if isinstance(before, list) and isinstance(after, list):
+            before, after = _only(before, after), _only(after, before)
+        yield Difference(path=path, recorded=_short(before), seen=_short(after), meaning=meaning_of(path))
+
+
+def meaning_of(path: str) -> str:
+    """What a difference at `path` means for drafts already trained."""
+    fitting = [prefix for prefix in MEANINGS if path == prefix or path.startswith(prefix + ".")]
+    return MEANINGS[max(fitting, key=len)] if fitting else "the surface changed here"
+
+
+def _only(one: list[Any], other: list[Any]) -> list[Any]:
+    """Elements of `one` that `other` lacks; all of them if only the order differs."""
+    return [item for item in one if item not in other] or one
+
+
+def _short(value: Any) -> str:
+    text = "absent" if value is None else str(value)
+    return text if len(text) <= 200 else text[:197] + "..."

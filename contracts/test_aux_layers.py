@@ -1,0 +1,41 @@
+"""Aux layers: the draft is served the hidden states that it was trained on."""
+
+import pytest
+
+from contracts.facts import AuxLayers
+from contracts.handoff import Handoff
+from contracts.verdict import Broken, Cause
+
+pytestmark = pytest.mark.contracts
+
+
+def test_trained_layers_are_captured(handoff: Handoff) -> None:
+    """The target delivers the very hidden states that the draft was trained on, whatever their order."""
+    trained, served = handoff.both(lambda facts: facts.aux_layers)
+    if sorted(trained.states) != sorted(served.states) or served.final_norm != trained.final_norm:
+        raise Broken(Cause.WRONG_LAYERS, expected=_show(trained), seen=_show(served))
+
+
+def test_layers_arrive_in_trained_order(handoff: Handoff) -> None:
+    """The hidden states that are delivered come in the order in which the draft was trained on them."""
+    trained, served = handoff.both(lambda facts: facts.aux_layers)
+    common = set(trained.states) & set(served.states)
+    order = [state for state in trained.states if state in common]
+    if order != [state for state in served.states if state in common]:
+        raise Broken(Cause.LAYER_ORDER, expected=_show(trained), seen=_show(served))
+
+
+def test_layers_exist_in_the_target(aux_layers: AuxLayers) -> None:
+    """Every hidden state that a side names is one that the target has."""
+    outside = [state for state in aux_layers.states if not 0 <= state <= aux_layers.num_layers]
+    if outside:
+        raise Broken(
+            Cause.LAYER_OUT_OF_RANGE,
+            expected=f"hidden states 0 to {aux_layers.num_layers}",
+            seen=f"hidden states {outside}",
+        )
+
+
+def _show(layers: AuxLayers) -> str:
+    normed = " after the final norm" if layers.final_norm else ""
+    return f"hidden states {list(layers.states)}{normed} (ids {list(layers.layer_ids or ())})"

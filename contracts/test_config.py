@@ -1,0 +1,39 @@
+"""Config and architecture: the draft becomes the class that can run it."""
+
+import pytest
+
+from contracts.handoff import Handoff, describe
+from contracts.verdict import Broken, Cause
+
+pytestmark = pytest.mark.contracts
+
+
+def test_saved_config_is_served(raw_handoff: Handoff) -> None:
+    """What the training library saved is served as it is."""
+    resolved = [item for item in raw_handoff.serving_refusals if item.stage == "resolve"]
+    if resolved:
+        raise Broken(
+            Cause.CONFIG_NOT_RESOLVED,
+            expected="a config.json that the serving library makes a draft model of",
+            seen=describe(tuple(resolved)),
+        )
+
+
+def test_draft_is_accepted(handoff: Handoff) -> None:
+    """The serving library resolves, loads, shares, captures and runs the draft without raising."""
+    if handoff.serving_refusals:
+        raise Broken(
+            Cause.DRAFT_REFUSED,
+            expected="no exception from the library",
+            seen=describe(handoff.serving_refusals),
+        )
+
+
+def test_draft_reads_the_target_state(handoff: Handoff) -> None:
+    """The class that the config resolves to lets the target's hidden state take part in the logits."""
+    if not handoff.served(lambda facts: facts.reads_target_state):
+        raise Broken(
+            Cause.STATE_NOT_READ,
+            expected="a draft class that is conditioned on the target's hidden states",
+            seen=handoff.serving.architecture,
+        )
