@@ -17,7 +17,8 @@ from typing import Any
 
 from safetensors.torch import load_file, save_file
 
-from contracts.checkpoint import Checkpoint
+from contracts import records
+from contracts.checkpoint import Checkpoint, read
 from contracts.facts import DraftFacts
 from contracts.verdict import Cause
 
@@ -99,6 +100,29 @@ class Plan:
     refusals: tuple[Refusal, ...]
     server_args: tuple[str, ...]
     """Command-line arguments that the server needs for this draft."""
+
+
+def export_draft(draft: Path, folder: Path, *, serving: str) -> Plan:
+    """Write the draft that speculators saved in `draft` to `folder`, as sglang `serving` reads it.
+
+    Args:
+        draft: folder with config.json and safetensors files.
+        folder: new folder to write.
+        serving: release of sglang; one without a record is treated as the newest recorded one before it.
+
+    Returns:
+        What was written; `server_args` is what the server needs on its command line.
+
+    Raises:
+        CheckpointError: `draft` cannot be read.
+        Refused: something trained cannot be expressed for this release; nothing was written.
+        FileExistsError: `folder` is there already.
+    """
+    release = records.baseline("sglang", serving)
+    dialect = Dialect.of(records.surface("sglang", release)) if release else Dialect()
+    planned = plan(read(draft), dialect)
+    write(planned, folder)
+    return planned
 
 
 def plan(source: Checkpoint, dialect: Dialect) -> Plan:

@@ -6,9 +6,10 @@ Data flows one way: recipe -> training probe -> checkpoint -> export -> serving 
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -66,6 +67,14 @@ class Handoff:
     def served(self, facet: Callable[[DraftFacts], T | None]) -> T:
         """The facet as serving shows it."""
         return _shown(facet(self.serving), "serving", self.serving_refusals)
+
+
+    def remedy(self, *parts: str) -> str | None:
+        """The fix for what cannot be carried across at all; None if every one of `parts` can."""
+        for item in self.export_refusals:
+            if item.what.partition(":")[0] in parts:
+                return item.cause.fix
+        return None
 
 
 def _shown(value: T | None, side: SideName, refusals: tuple[Refusal, ...]) -> T:
@@ -138,10 +147,15 @@ class Workbench:
             kind=kind,
             training=training,
             serving=result.facts,
-            serving_refusals=result.refusals,
+            serving_refusals=tuple(map(self._without_paths, result.refusals)),
             export_refusals=planned.refusals,
             renames=planned.renames if kind == "exported" else {name: name for name in planned.source.tensors},
         )
+
+    def _without_paths(self, refusal: Refusal) -> Refusal:
+        """What the library said, without the folders of this machine, so that it reads the same anywhere."""
+        message = refusal.message.replace(str(self._exports), "exported").replace(str(self._trained.folder), "")
+        return replace(refusal, message=message.replace(" /drafts/", " drafts/").replace(" /targets/", " targets/"))
 
     # ------------------------------------------------------------------ training
 
@@ -194,8 +208,9 @@ class Workbench:
     @cached_property
     def _exports(self) -> Path:
         """Every draft, exported as far as it can be expressed: the serving library judges the rest."""
-        source = Path(export.__file__).read_bytes() + repr(self.dialect).encode()
-        digest = hashlib.sha256(source).hexdigest()[:12]
+        written = {name: [dict(item.config), dict(item.renames)] for name, item in self._plans.items()}
+        content = json.dumps(written, sort_keys=True).encode() + Path(export.__file__).read_bytes()
+        digest = hashlib.sha256(content).hexdigest()[:12]
         folder = self._trained.folder / f"exported-{digest}"
         with FileLock(f"{folder}.lock"):
             if not (folder / "complete").exists():

@@ -33,7 +33,12 @@ def _same(handoff: Handoff, flag: str) -> None:
     trained, served = handoff.both(lambda facts: facts.norms)
     expected, seen = getattr(trained, flag), getattr(served, flag)
     if expected != seen:
-        raise Broken(Cause.NORM_DIFFERS, expected=_show(trained, flag), seen=_show(served, flag))
+        raise Broken(
+            Cause.NORM_DIFFERS,
+            expected=_show(trained, flag),
+            seen=_show(served, flag),
+            fix=handoff.remedy(flag),
+        )
 
 
 def _show(norms: NormFlags, flag: str) -> str:

@@ -27,6 +27,7 @@ def test_every_trained_tensor_is_consumed(handoff: Handoff) -> None:
             Cause.TENSOR_DROPPED,
             expected=f"{len(handoff.renames)} tensors read",
             seen=f"{len(dropped)} read by nothing: {', '.join(dropped)}",
+            fix=handoff.remedy(*dropped),
         )
 
 

@@ -40,7 +40,7 @@ class Cause(StrEnum):
     CONFIG_NOT_RESOLVED = (
         "config-not-resolved",
         "The serving library cannot make a draft model out of this config.json.",
-        "Export the draft for this release: contracts.export.export(checkpoint, folder, dialect).",
+        'Export the draft first: contracts.export.export_draft(draft, folder, serving="0.5.23").',
     )
     DRAFT_REFUSED = (
         "draft-refused",
