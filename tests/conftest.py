@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from contracts.handoff import NotRun
+
+if TYPE_CHECKING:
+    from contracts.handoff import Workbench
+    from contracts.sides import Side
+
+
+@pytest.fixture(scope="session")
+def real_workbench(workbench: Workbench, pytestconfig: pytest.Config) -> Workbench:
+    """The two real libraries; skipped where one is missing, failed where both are required."""
+    try:
+        workbench.side("training")
+        workbench.side("serving")
+    except NotRun as missing:
+        if pytestconfig.option.require_sides:
+            pytest.fail(str(missing))
+        pytest.skip(str(missing))
+    return workbench
+
+
+@pytest.fixture(scope="session")
+def sglang(real_workbench: Workbench) -> Side:
+    return real_workbench.side("serving")

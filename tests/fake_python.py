@@ -1,0 +1,84 @@
+"""A stand-in for a side's interpreter: a script that answers as a probe would, or as a broken one does."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from contracts.facts import PROTOCOL, SideIdentity, to_json
+
+_SCRIPT = '''#!{python}
+import json, os, signal, sys, time
+plan = json.load(open({plan!r}))
+if sys.argv[2] == "identify":
+    sys.stdout.write(plan["identity"])
+    sys.exit(plan.get("identify_status", 0))
+order = json.load(open(sys.argv[4]))
+with open({plan!r} + ".runs", "a") as runs:
+    runs.write("run\\n")
+out = os.fdopen(int(sys.argv[5]), "w", buffering=1)
+print("a line of the log", flush=True)
+for step in plan["steps"]:
+    if step == "hang":
+        time.sleep(600)
+    elif step == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif step == "exit":
+        sys.exit(3)
+    elif step == "answers":
+        for case in order["cases"]:
+            answer = plan["answers"].get(case["case"], plan["answers"].get("*"))
+            if answer is None:
+                continue
+            out.write(json.dumps({{"kind": "case", "case": case["case"], **answer}}) + "\\n")
+    elif step == "end":
+        out.write(json.dumps({{"kind": "end", "cases": len(order["cases"])}}) + "\\n")
+    else:
+        out.write(step + "\\n")
+'''
+
+HELLO = json.dumps({"kind": "hello", "protocol": PROTOCOL, "stand_ins": ["a stand-in"]})
+
+
+def fake_python(
+    folder: Path,
+    library: str,
+    *,
+    version: str | None = "0.9.0",
+    steps: tuple[str, ...] = (HELLO, "answers", "end"),
+    answers: dict[str, Any] | None = None,
+    identity: str | None = None,
+) -> Path:
+    """Write an executable that stands for an interpreter with `library` in it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    plan, script = folder / "plan.json", folder / "python"
+    identified = SideIdentity(
+        library=library,
+        version=version,
+        python="3.11.7",
+        executable=str(script),
+        platform="test",
+        packages={"torch": "2.13.0"},
+        pins={"torch": "==2.14.1"},
+        fingerprint=f"{library} {version}",
+    )
+    plan.write_text(
+        json.dumps(
+            {
+                "identity": json.dumps(to_json(identified)) if identity is None else identity,
+                "steps": steps,
+                "answers": answers or {},
+            }
+        )
+    )
+    script.write_text(_SCRIPT.format(python=sys.executable, plan=str(plan)))
+    script.chmod(0o755)
+    return script
+
+
+def runs(script: Path) -> int:
+    """How often the fake probe was run."""
+    log = script.parent / "plan.json.runs"
+    return len(log.read_text().splitlines()) if log.exists() else 0

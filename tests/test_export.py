@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from contracts import checkpoint as checkpoints
+from contracts import export, records
+from contracts.export import Dialect, Refused
+from contracts.verdict import Cause
+from tests.facts import SERVED, SHAPES, checkpoint, saved_config, with_facet
+
+DIALECT = Dialect.of(records.surface("sglang", "0.5.23"))
+
+
+def causes(**changes: Any) -> list[Cause]:
+    return [item.cause for item in export.plan(checkpoint(**changes), DIALECT).refusals]
+
+
+def saved(folder: Path, **changes: Any) -> Path:
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(saved_config(**changes)))
+    save_file({name: torch.ones(shape) for name, shape in SHAPES.items()}, folder / "model.safetensors")
+    return folder
+
+
+def test_dialect_is_drawn_from_what_was_observed() -> None:
+    assert DIALECT.architecture == "LlamaForCausalLMEagle3"
+    assert DIALECT.id_shift == 1
+    assert DIALECT.shares_embedding
+    assert DIALECT.tensors is not None
+    assert "layers.*.hidden_norm.weight" in DIALECT.tensors
+    assert "midlayer.self_attn.q_norm.weight" not in DIALECT.tensors
+    assert DIALECT.config_keys is not None
+    assert "norm_output" in DIALECT.config_keys
+    assert "norm_before_residual" not in DIALECT.config_keys
+
+
+def test_another_convention_of_ids_is_followed() -> None:
+    shifted = with_facet(SERVED, "aux_layers", states=(1, 4, 6), layer_ids=(1, 4, 6))
+    dialect = Dialect.of({"plain": shifted})
+    config = export.plan(checkpoint(), dialect).config
+    assert config["eagle_config"]["eagle_aux_hidden_state_layer_ids"] == [1, 4, 6]
+
+
+def test_contradictory_or_missing_observations_give_the_reference_dialect() -> None:
+    mixed = {"a": SERVED, "b": with_facet(SERVED, "aux_layers", layer_ids=(1, 4, 6))}
+    assert Dialect.of(mixed) == Dialect()
+    assert Dialect.of({}) == Dialect()
+
+
+def test_config_is_flat_and_in_the_serving_convention() -> None:
+    config = export.plan(checkpoint(norm_before_fc=True), DIALECT).config
+    assert config["architectures"] == ["LlamaForCausalLMEagle3"]
+    assert config["model_type"] == "llama"
+    assert config["hidden_size"] == 64
+    assert config["eagle_config"]["eagle_aux_hidden_state_layer_ids"] == [0, 3, 5]
+    assert config["num_aux_hidden_states"] == 3
+    assert config["norm_before_fc"] is config["eagle_config"]["norm_before_fc"] is True
+    assert "transformer_layer_config" not in config
+
+
+def test_head_of_its_own_is_never_tied() -> None:
+    assert export.plan(checkpoint(layer={"tie_word_embeddings": True}), DIALECT).config["tie_word_embeddings"] is False
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        {"rope_parameters": {"rope_type": "llama3", "rope_theta": 5e4, "factor": 8.0}},
+        {"rope_parameters": None, "rope_theta": 5e4, "rope_scaling": {"rope_type": "llama3", "factor": 8.0}},
+    ],
+    ids=["transformers_5", "transformers_4"],
+)
+def test_rope_is_written_in_both_spellings(layer: dict[str, Any]) -> None:
+    config = export.plan(checkpoint(layer=layer), DIALECT).config
+    assert config["rope_theta"] == 5e4
+    assert config["rope_scaling"] == {"rope_type": "llama3", "factor": 8.0}
+    assert config["rope_parameters"] == {"rope_type": "llama3", "factor": 8.0, "rope_theta": 5e4}
+
+
+def test_names() -> None:
+    assert export.exported_name("layers.0.mlp.up_proj.weight") == "midlayer.mlp.up_proj.weight"
+    assert export.exported_name("layers.0.input_layernorm.weight") == "midlayer.input_layernorm.weight"
+    assert export.exported_name("layers.1.input_layernorm.weight") == "layers.1.hidden_norm.weight"
+    assert export.exported_name("layers.10.mlp.up_proj.weight") == "layers.10.mlp.up_proj.weight"
+    assert "t2d" not in export.plan(checkpoint(), DIALECT).renames
+
+
+def test_window_becomes_a_server_argument() -> None:
+    layer = {"layer_types": ["sliding_attention"], "sliding_window": 2048}
+    planned = export.plan(checkpoint(layer=layer), DIALECT)
+    assert planned.server_args == ("--speculative-draft-window-size", "2047")
+    assert planned.refusals == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "cause"),
+    [
+        ({"norm_before_residual": True}, Cause.NORM_NOT_SERVED),
+        ({"embed_requires_grad": True}, Cause.EMBEDDING_REPLACED),
+        ({"eagle_aux_hidden_state_layer_ids": [6, 4, 1]}, Cause.LAYER_ORDER),
+        ({"eagle_aux_hidden_state_layer_ids": [0, 4, 6]}, Cause.LAYER_OUT_OF_RANGE),
+        ({"eagle_aux_hidden_state_layer_ids": None}, Cause.WRONG_LAYERS),
+        (
+            {"layer": {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 8}},
+            Cause.WINDOW_DIFFERS,
+        ),
+    ],
+)
+def test_what_cannot_be_expressed_is_refused_by_cause(changes: dict[str, Any], cause: Cause) -> None:
+    assert causes(**changes) == [cause]
+
+
+@pytest.mark.parametrize("flag", ["norm_before_fc", "fc_norm", "norm_output"])
+def test_norms_that_the_release_reads_are_written(flag: str) -> None:
+    assert causes(**{flag: True}) == []
+    assert export.plan(checkpoint(**{flag: True}), DIALECT).config[flag] is True
+
+
+def test_tensor_without_a_place_is_refused() -> None:
+    tensors = {**checkpoint().tensors, "layers.0.self_attn.q_norm.weight": checkpoint().tensors["norm.weight"]}
+    planned = export.plan(replace(checkpoint(), tensors=tensors), DIALECT)
+    assert [(item.cause, item.what) for item in planned.refusals] == [
+        (Cause.NOT_EXPRESSIBLE, "layers.0.self_attn.q_norm.weight")
+    ]
+
+
+def test_writes_a_checkpoint(tmp_path: Path) -> None:
+    planned = export.export_draft(saved(tmp_path / "draft"), tmp_path / "new" / "exported", serving="0.5.23")
+    written = checkpoints.read(tmp_path / "new" / "exported")
+    assert written.config == planned.config
+    assert set(written.tensors) == set(planned.renames.values())
+    assert torch.equal(load_file(tmp_path / "new/exported/model.safetensors")["fc.weight"], torch.ones(64, 192))
+
+
+def test_refuses_and_leaves_nothing(tmp_path: Path) -> None:
+    draft = saved(tmp_path / "draft", norm_before_residual=True)
+    with pytest.raises(Refused, match="norm-not-served"):
+        export.export_draft(draft, tmp_path / "exported", serving="0.5.23")
+    assert [path.name for path in tmp_path.iterdir()] == ["draft"]
+
+
+def test_failure_while_writing_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full_disk(*_: Any, **__: Any) -> None:
+        raise OSError("no space left on device")
+
+    draft = saved(tmp_path / "draft")
+    monkeypatch.setattr(export, "save_file", full_disk)
+    with pytest.raises(OSError, match="no space"):
+        export.export_draft(draft, tmp_path / "exported", serving="0.5.23")
+    assert [path.name for path in tmp_path.iterdir()] == ["draft"]
+
+
+def test_never_overwrites(tmp_path: Path) -> None:
+    draft = saved(tmp_path / "draft")
+    (tmp_path / "exported").mkdir()
+    with pytest.raises(FileExistsError, match="new folder"):
+        export.export_draft(draft, tmp_path / "exported", serving="0.5.23")
+
+
+def test_release_without_record_is_treated_as_the_newest_before_it(tmp_path: Path) -> None:
+    planned = export.export_draft(saved(tmp_path / "draft"), tmp_path / "exported", serving="0.6.0")
+    assert planned.config["architectures"] == ["LlamaForCausalLMEagle3"]

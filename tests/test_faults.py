@@ -1,0 +1,193 @@
+"""The real sglang is given drafts with one fault each, and the fault is found by name.
+
+The first three are the story behind this project: a draft accepted 0 % of the time, because decoder weights
+lay under a name that the server dropped, because the target's capture was off, and because d2t was read in
+the other encoding. Mending one uncovered the next; here one run finds all three.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from contracts.handoff import Handoff
+from contracts.verdict import Cause
+from tests.runner import broken
+
+if TYPE_CHECKING:
+    from contracts.handoff import Workbench
+    from contracts.sides import Side
+
+Tensors = dict[str, torch.Tensor]
+Config = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Fault:
+    name: str
+    apply: Callable[[Tensors, Config], None]
+    causes: Mapping[str, Cause]
+    """Every contract that must break, and why."""
+    recipe: str = "plain"
+
+
+def decoder_under_dropped_prefix(tensors: Tensors, config: Config) -> None:
+    for name in [name for name in tensors if name.startswith("midlayer.")]:
+        tensors[name.replace("midlayer.", "decoder.")] = tensors.pop(name)
+
+
+def capture_off(tensors: Tensors, config: Config) -> None:
+    config["eagle_config"]["use_aux_hidden_state"] = False
+
+
+def absolute_d2t(tensors: Tensors, config: Config) -> None:
+    tensors["d2t"] = tensors["d2t"] + torch.arange(len(tensors["d2t"]))
+
+
+def all_three(tensors: Tensors, config: Config) -> None:
+    for fault in (decoder_under_dropped_prefix, capture_off, absolute_d2t):
+        fault(tensors, config)
+
+
+def edit(**changes: Any) -> Callable[[Tensors, Config], None]:
+    """A fault in config.json alone."""
+
+    def apply(tensors: Tensors, config: Config) -> None:
+        config.update(changes)
+
+    return apply
+
+
+def ids(*layer_ids: int) -> Callable[[Tensors, Config], None]:
+    def apply(tensors: Tensors, config: Config) -> None:
+        config["eagle_config"]["eagle_aux_hidden_state_layer_ids"] = list(layer_ids)
+
+    return apply
+
+
+def drop(*names: str) -> Callable[[Tensors, Config], None]:
+    """A fault in the tensors alone."""
+
+    def apply(tensors: Tensors, config: Config) -> None:
+        for name in names:
+            del tensors[name]
+
+    return apply
+
+
+def narrow_fc(tensors: Tensors, config: Config) -> None:
+    tensors["fc.weight"] = tensors["fc.weight"][:, :128].clone()
+
+
+def other_rope(tensors: Tensors, config: Config) -> None:
+    config["rope_theta"] = config["rope_parameters"]["rope_theta"] = 10_000.0
+
+
+NAMES = {
+    "weight_names.every_trained_tensor_is_consumed": Cause.TENSOR_DROPPED,
+    "weight_names.every_used_parameter_is_written": Cause.PARAMETER_UNWRITTEN,
+}
+CAPTURE = {
+    "aux_layers.trained_layers_are_captured": Cause.WRONG_LAYERS,
+    "hidden_dims.target_delivers_what_fc_takes": Cause.WIDTH_DIFFERS,
+    "hidden_dims.fc_is_applied": Cause.FC_SKIPPED,
+}
+MAP = {
+    "vocab_map.draft_ids_map_to_trained_target_ids": Cause.MAP_DIFFERS,
+    "vocab_map.target_ids_exist": Cause.MAP_OUT_OF_RANGE,
+}
+
+FAULTS = (
+    Fault("decoder_prefix", decoder_under_dropped_prefix, NAMES),
+    Fault("capture_off", capture_off, CAPTURE),
+    Fault("absolute_d2t", absolute_d2t, MAP),
+    Fault("all_three", all_three, {**NAMES, **CAPTURE, **MAP}),
+    Fault("no_d2t", drop("d2t"), {
+        "weight_names.every_trained_tensor_is_consumed": Cause.TENSOR_DROPPED,
+        "vocab_map.draft_ids_map_to_trained_target_ids": Cause.MAP_DIFFERS,
+        "vocab_map.reduced_vocabulary_has_a_map": Cause.MAP_MISSING,
+    }),
+    Fault("no_head", drop("lm_head.weight"), NAMES),
+    Fault("ids_one_late", ids(1, 4, 6), {"aux_layers.trained_layers_are_captured": Cause.WRONG_LAYERS}),
+    Fault("ids_in_training_order", ids(5, 3, 0), {}),  # sglang captures in ascending order all the same
+    Fault("two_ids", ids(0, 3), {
+        "config.draft_is_accepted": Cause.DRAFT_REFUSED,
+        "aux_layers.trained_layers_are_captured": Cause.WRONG_LAYERS,
+    }),
+    Fault("narrow_fc", narrow_fc, {"config.draft_is_accepted": Cause.DRAFT_REFUSED}),
+    Fault("rope_base", other_rope, {"rope.frequencies_are_equal": Cause.ROPE_FREQUENCIES}),
+    Fault("norm_output", edit(norm_output=True), {"norms.norm_output_is_honoured": Cause.NORM_DIFFERS}),
+    Fault("fc_norm", edit(fc_norm=True), {
+        "norms.fc_norm_is_honoured": Cause.NORM_DIFFERS,
+        "weight_names.every_used_parameter_is_written": Cause.PARAMETER_UNWRITTEN,
+    }),
+    Fault("plain_llama_class", edit(architectures=["LlamaForCausalLM"]), {
+        "config.draft_is_accepted": Cause.DRAFT_REFUSED,
+    }),
+    # On a CPU, and there only, sglang's loader pads projections that are too small instead of refusing them.
+    Fault("head_dim", edit(head_dim=32), {
+        "attention.heads_are_equal": Cause.HEADS_DIFFER,
+        "rope.frequencies_are_equal": Cause.ROPE_FREQUENCIES,
+        "weight_names.every_used_parameter_is_written": Cause.PARAMETER_UNWRITTEN,
+    }),
+    Fault("draft_vocab_null", edit(draft_vocab_size=None), {
+        "config.draft_is_accepted": Cause.DRAFT_REFUSED,
+    }),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def served(
+    real_workbench: Workbench, sglang: Side, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Handoff]:
+    """Every faulty draft, taken by one run of the real serving probe."""
+    root = tmp_path_factory.mktemp("faults")
+    cases = []
+    for fault in FAULTS:
+        good = real_workbench.handoff(fault.recipe)
+        source, folder = real_workbench.draft_folder(fault.recipe, "exported"), root / "drafts" / fault.name
+        mutate(source, folder, fault.apply)
+        target = real_workbench.target_folder(good.recipe.target)
+        cases.append({"case": fault.name, "folder": str(folder), "target": str(target), "server_args": []})
+    run = sglang.run(cases, root / "cache", inputs=[root / "drafts"])
+    handoffs = {}
+    for fault in FAULTS:
+        result = run.results[fault.name]
+        assert result.error is None, result.error
+        assert result.facts is not None
+        good = real_workbench.handoff(fault.recipe)
+        handoffs[fault.name] = replace(good, serving=result.facts, serving_refusals=result.refusals)
+    return handoffs
+
+
+def mutate(source: Path, folder: Path, fault: Callable[[Tensors, Config], None]) -> None:
+    folder.mkdir(parents=True)
+    tensors = load_file(source / "model.safetensors")
+    config = json.loads((source / "config.json").read_text())
+    fault(tensors, config)
+    save_file(tensors, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_fault_is_found_by_name(served: dict[str, Handoff], fault: Fault) -> None:
+    found = {contract: verdict.cause for contract, verdict in broken(served[fault.name]).items()}
+    assert found == dict(fault.causes), served[fault.name].serving_refusals
+
+
+def test_the_story_is_told_in_one_run(served: dict[str, Handoff]) -> None:
+    verdicts = broken(served["all_three"])
+    dropped = verdicts["weight_names.every_trained_tensor_is_consumed"]
+    assert "layers.0.self_attn.q_proj.weight" in dropped.seen
+    skipped = verdicts["hidden_dims.fc_is_applied"]
+    assert "64 values arrive" in skipped.seen
+    assert "use_aux_hidden_state" in skipped.fix
+    outside = verdicts["vocab_map.target_ids_exist"]
+    assert "offsets" in outside.fix

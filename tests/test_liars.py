@@ -1,0 +1,199 @@
+"""For every contract a liar: facts that break it and no other, for the right cause."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from contracts import export
+from contracts.facts import DraftFacts, Refusal
+from contracts.handoff import Handoff
+from contracts.snapshots import SurfaceSnapshot
+from contracts.verdict import Cause
+from tests.facts import HANDOFF, RENAMES, SERVED, SHAPES, TRAINED, with_facet
+from tests.runner import all_contracts, broken
+
+
+@dataclass(frozen=True)
+class Liar:
+    contract: str
+    cause: Cause
+    handoff: Handoff = HANDOFF
+    raw: Handoff = HANDOFF
+    snapshot: Any = None
+
+
+def serving(facet: str, **changes: Any) -> Handoff:
+    """A serving side that shows something else than it should."""
+    return replace(HANDOFF, serving=with_facet(SERVED, facet, **changes))
+
+
+def training(facet: str, **changes: Any) -> Handoff:
+    return replace(HANDOFF, training=with_facet(TRAINED, facet, **changes))
+
+
+def both(facet: str, **changes: Any) -> Handoff:
+    """Two sides that agree on something senseless."""
+    return replace(
+        HANDOFF,
+        training=with_facet(TRAINED, facet, **changes),
+        serving=with_facet(SERVED, facet, **changes),
+    )
+
+
+def shapes(**changes: tuple[int, ...]) -> Handoff:
+    """Both sides agree on other shapes of some tensors."""
+    changed = {name.replace("__", "."): shape for name, shape in changes.items()}
+    served = {RENAMES[name]: shape for name, shape in changed.items()}
+    return replace(
+        HANDOFF,
+        training=with_facet(TRAINED, "tensor_shapes", shapes={**SHAPES, **changed}),
+        serving=with_facet(SERVED, "tensor_shapes", shapes={**SERVED.tensor_shapes.shapes, **served}),  # type: ignore[union-attr]
+    )
+
+
+def swapped() -> tuple[int, ...]:
+    ids = list(range(10, 202))
+    ids[3], ids[4] = ids[4], ids[3]
+    return tuple(ids)
+
+
+class OtherRecord(SurfaceSnapshot):
+    """A record of a release that captured other layers."""
+
+    def __init__(self) -> None:
+        pass
+
+    name = "sglang 0.0.1, plain"  # type: ignore[assignment]
+
+    def matches(self, facts: DraftFacts) -> bool:
+        return facts is TRAINED
+
+    def recorded(self) -> DraftFacts:
+        return with_facet(SERVED, "aux_layers", states=(2, 5, 7))
+
+
+WITHOUT_NORM = {name: exported for name, exported in RENAMES.items() if name != "norm.weight"}
+CONSUMED_WITHOUT_NORM = tuple(WITHOUT_NORM.values())
+RESOLVE = Refusal(stage="resolve", error="ValueError", message="Unrecognized model")
+FORWARD = Refusal(stage="forward", error="RuntimeError", message="shapes do not fit")
+
+LIARS = (
+    Liar("attention.biases_are_applied", Cause.BIAS_DROPPED, training("attention", biased=True)),
+    Liar("attention.heads_are_equal", Cause.HEADS_DIFFER, serving("attention", head_dim=32)),
+    Liar("attention.query_and_key_norms_are_applied", Cause.QK_NORM_MISSING, training("attention", qk_norm=True)),
+    Liar("attention.windows_are_equal", Cause.WINDOW_DIFFERS, training("attention", windows=(32,))),
+    Liar("aux_layers.trained_layers_are_captured", Cause.WRONG_LAYERS, serving("aux_layers", states=(2, 5, 7))),
+    Liar("aux_layers.layers_arrive_in_trained_order", Cause.LAYER_ORDER, training("aux_layers", states=(6, 4, 1))),
+    Liar("aux_layers.layers_exist_in_the_target", Cause.LAYER_OUT_OF_RANGE, both("aux_layers", states=(1, 4, 9))),
+    Liar(
+        "config.saved_config_is_served",
+        Cause.CONFIG_NOT_RESOLVED,
+        raw=replace(HANDOFF, serving_refusals=(RESOLVE,)),
+    ),
+    Liar("config.draft_is_accepted", Cause.DRAFT_REFUSED, replace(HANDOFF, serving_refusals=(FORWARD,))),
+    Liar(
+        "config.draft_reads_the_target_state",
+        Cause.STATE_NOT_READ,
+        replace(HANDOFF, serving=replace(SERVED, reads_target_state=False)),
+    ),
+    Liar(
+        "export.draft_can_be_expressed",
+        Cause.NORM_NOT_SERVED,
+        replace(
+            HANDOFF,
+            export_refusals=(export.Refusal(cause=Cause.NORM_NOT_SERVED, what="norm_before_residual: true"),),
+        ),
+    ),
+    Liar("hidden_dims.target_delivers_what_fc_takes", Cause.WIDTH_DIFFERS, serving("hidden_dims", delivered=64)),
+    Liar("hidden_dims.fc_is_applied", Cause.FC_SKIPPED, serving("hidden_dims", fc_applied=False)),
+    Liar(
+        "hidden_dims.recurrent_state_is_as_wide_as_the_embedding",
+        Cause.RECURRENT_WIDTH,
+        serving("hidden_dims", recurrent=192),
+    ),
+    Liar("norms.norm_before_fc_is_honoured", Cause.NORM_DIFFERS, training("norms", norm_before_fc=True)),
+    Liar("norms.fc_norm_is_honoured", Cause.NORM_DIFFERS, training("norms", fc_norm=True)),
+    Liar("norms.norm_output_is_honoured", Cause.NORM_DIFFERS, serving("norms", norm_output=True)),
+    Liar("norms.norm_before_residual_is_honoured", Cause.NORM_DIFFERS, training("norms", norm_before_residual=True)),
+    Liar(
+        "rope.frequencies_are_equal",
+        Cause.ROPE_FREQUENCIES,
+        serving("rope", inverse_frequencies=(1.0, 0.2, 0.04)),
+    ),
+    Liar("rope.amplitude_is_equal", Cause.ROPE_AMPLITUDE, serving("rope", amplitude=1.2)),
+    Liar("sharing.embedding_is_the_trained_one", Cause.EMBEDDING_REPLACED, training("sharing", embedding="draft")),
+    Liar("sharing.head_is_the_trained_one", Cause.HEAD_REPLACED, serving("sharing", head="target")),
+    Liar("surface.surface_is_as_recorded", Cause.SURFACE_CHANGED, snapshot=OtherRecord()),
+    Liar(
+        "tensor_shapes.each_tensor_fills_its_place",
+        Cause.SHAPE_MISMATCH,
+        serving("tensor_shapes", shapes={**SERVED.tensor_shapes.shapes, "norm.weight": (128,)}),  # type: ignore[union-attr]
+    ),
+    Liar("tensor_shapes.head_has_a_row_per_draft_token", Cause.HEAD_ROWS, shapes(lm_head__weight=(200, 64))),
+    Liar("tensor_shapes.fc_is_as_wide_as_the_aux_states", Cause.FC_WIDTH, shapes(fc__weight=(64, 128))),
+    Liar(
+        "vocab_map.draft_ids_map_to_trained_target_ids",
+        Cause.MAP_DIFFERS,
+        serving("vocab_map", target_ids=swapped()),
+    ),
+    Liar(
+        "vocab_map.target_ids_exist",
+        Cause.MAP_OUT_OF_RANGE,
+        both("vocab_map", target_ids=(*range(10, 201), 256)),
+    ),
+    Liar(
+        "vocab_map.target_ids_are_distinct",
+        Cause.MAP_NOT_INJECTIVE,
+        both("vocab_map", target_ids=(*range(10, 201), 10)),
+    ),
+    Liar("vocab_map.reduced_vocabulary_has_a_map", Cause.MAP_MISSING, both("vocab_map", mapped=False)),
+    Liar(
+        "weight_names.every_trained_tensor_is_exported",
+        Cause.TENSOR_UNTRACED,
+        replace(HANDOFF, renames=WITHOUT_NORM),
+    ),
+    Liar(
+        "weight_names.every_trained_tensor_is_consumed",
+        Cause.TENSOR_DROPPED,
+        serving("weight_names", names=CONSUMED_WITHOUT_NORM),
+    ),
+    Liar(
+        "weight_names.every_used_parameter_is_written",
+        Cause.PARAMETER_UNWRITTEN,
+        serving("weight_names", unwritten=("model.norm.weight",)),
+    ),
+)
+
+
+def test_honest_sides_break_nothing() -> None:
+    assert broken(HANDOFF) == {}
+
+
+@pytest.mark.parametrize("liar", LIARS, ids=lambda liar: liar.contract)
+def test_liar_breaks_its_contract_and_no_other(liar: Liar) -> None:
+    failures = broken(liar.handoff, liar.raw, liar.snapshot)
+    assert {contract: verdict.cause for contract, verdict in failures.items()} == {liar.contract: liar.cause}
+
+
+@pytest.mark.parametrize("liar", LIARS, ids=lambda liar: liar.contract)
+def test_verdict_names_evidence_and_fix(liar: Liar) -> None:
+    verdict = broken(liar.handoff, liar.raw, liar.snapshot)[liar.contract]
+    assert verdict.expected
+    assert verdict.seen
+    assert verdict.expected != verdict.seen
+    assert verdict.fix
+
+
+def test_every_contract_has_a_liar() -> None:
+    assert sorted(liar.contract for liar in LIARS) == sorted(all_contracts())
+
+
+@pytest.mark.parametrize("contract", all_contracts())
+def test_every_contract_states_one_promise(contract: str) -> None:
+    docstring = (all_contracts()[contract].__doc__ or "").strip()
+    assert docstring.endswith(".")
+    assert "\n\n" not in docstring
+    assert docstring.count(". ") == 0
