@@ -51,6 +51,7 @@ def read(path: Path) -> Checkpoint:
 
     Raises:
         CheckpointError: missing, truncated, malformed or inconsistent files.
+
     """
     if not path.is_dir():
         raise CheckpointError(f"{path}: not a folder; give the folder that holds config.json")
@@ -71,6 +72,7 @@ def read_json(file: Path) -> dict[str, Any]:
 
     Raises:
         CheckpointError: no such file, or not a JSON object.
+
     """
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
@@ -88,6 +90,7 @@ def read_header(file: Path) -> dict[str, Tensor]:
 
     Raises:
         CheckpointError: not a well-formed safetensors file.
+
     """
     try:
         size = file.stat().st_size
@@ -104,14 +107,14 @@ def read_header(file: Path) -> dict[str, Tensor]:
     try:
         header = json.loads(raw)
     except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{file}: the safetensors header is not JSON ({error}); copy it again") from None
+        raise CheckpointError(
+            f"{file}: the safetensors header is not JSON ({error}); copy it again"
+        ) from None
     if not isinstance(header, dict):
         raise CheckpointError(f"{file}: the safetensors header is not an object; copy the file again")
     payload = size - 8 - length
     return {
-        name: _tensor(file, name, entry, payload)
-        for name, entry in header.items()
-        if name != "__metadata__"
+        name: _tensor(file, name, entry, payload) for name, entry in header.items() if name != "__metadata__"
     }
 
 
@@ -124,7 +127,9 @@ def _tensor(file: Path, name: str, entry: Any, payload: int) -> Tensor:
         sound = all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in numbers)
         sound = sound and end - start == math.prod(shape) * bits // 8
     except (KeyError, TypeError, ValueError):
-        raise CheckpointError(f"{file}: malformed header entry for tensor {name!r}; copy the file again") from None
+        raise CheckpointError(
+            f"{file}: malformed header entry for tensor {name!r}; copy the file again"
+        ) from None
     if not sound or end > payload:
         raise CheckpointError(
             f"{file}: tensor {name!r} does not fit the file (offsets {start}..{end} of {payload} bytes); "

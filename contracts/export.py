@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load_file, save_file
-
 from contracts import records
 from contracts.checkpoint import Checkpoint, read
 from contracts.facts import DraftFacts
@@ -47,7 +45,7 @@ class Refusal:
     """The tensor or config key, and its value."""
 
 
-class Refused(Exception):  # noqa: N818 - a verdict on the draft, not a malfunction
+class Refused(Exception):
     """The draft cannot be expressed for this serving release; nothing was written."""
 
     def __init__(self, refusals: Iterable[Refusal]) -> None:
@@ -76,7 +74,9 @@ class Dialect:
         named = [item.weight_names for item in facts if item.weight_names]
         taps = [item.aux_layers for item in facts if item.aux_layers and item.aux_layers.layer_ids]
         shifts = {
-            state - layer_id for tap in taps for layer_id, state in zip(tap.layer_ids or (), tap.states, strict=True)
+            state - layer_id
+            for tap in taps
+            for layer_id, state in zip(tap.layer_ids or (), tap.states, strict=True)
         }
         if not named or len(shifts) != 1:
             return cls()
@@ -85,7 +85,9 @@ class Dialect:
             tensors=frozenset(_pattern(name) for item in named for name in item.names),
             config_keys=frozenset(key for item in facts for key in item.config_keys),
             id_shift=shifts.pop(),
-            shares_embedding=all(item.sharing is None or item.sharing.embedding == "target" for item in facts),
+            shares_embedding=all(
+                item.sharing is None or item.sharing.embedding == "target" for item in facts
+            ),
         )
 
 
@@ -117,6 +119,7 @@ def export_draft(draft: Path, folder: Path, *, serving: str) -> Plan:
         CheckpointError: `draft` cannot be read.
         Refused: something trained cannot be expressed for this release; nothing was written.
         FileExistsError: `folder` is there already.
+
     """
     release = records.baseline("sglang", serving)
     dialect = Dialect.of(records.surface("sglang", release)) if release else Dialect()
@@ -155,7 +158,12 @@ def write(planned: Plan, folder: Path, *, force: bool = False) -> None:
     Raises:
         Refused: something cannot be expressed, and `force` is not set.
         FileExistsError: `folder` is there already.
+
     """
+    from safetensors import (
+        torch as safetensors,
+    )  # torch takes a second to import; most runs find a cached export
+
     if planned.refusals and not force:
         raise Refused(planned.refusals)
     if folder.exists():
@@ -165,10 +173,10 @@ def write(planned: Plan, folder: Path, *, force: bool = False) -> None:
     try:
         tensors = {}
         for file in sorted({tensor.file for tensor in planned.source.tensors.values()}):
-            for name, tensor in load_file(planned.source.path / file).items():
+            for name, tensor in safetensors.load_file(planned.source.path / file).items():
                 if name in planned.renames:
                     tensors[planned.renames[name]] = tensor
-        save_file(tensors, partial / "model.safetensors", metadata={"format": "pt"})
+        safetensors.save_file(tensors, partial / "model.safetensors", metadata={"format": "pt"})
         text = json.dumps(planned.config, indent=2, sort_keys=True) + "\n"
         (partial / "config.json").write_text(text, encoding="utf-8")
         partial.rename(folder)
@@ -259,7 +267,9 @@ def _refused_layers(config: Mapping[str, Any], dialect: Dialect) -> list[Refusal
     if list(states) != sorted(states):
         return [Refusal(cause=Cause.LAYER_ORDER, what=f"eagle_aux_hidden_state_layer_ids: {states}")]
     if min(states) < dialect.id_shift:
-        return [Refusal(cause=Cause.LAYER_OUT_OF_RANGE, what=f"hidden state {min(states)}: no layer's output")]
+        return [
+            Refusal(cause=Cause.LAYER_OUT_OF_RANGE, what=f"hidden state {min(states)}: no layer's output")
+        ]
     return []
 
 

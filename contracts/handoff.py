@@ -25,7 +25,7 @@ T = TypeVar("T")
 Kind = Literal["exported", "raw"]
 
 
-class NotRun(Exception):  # noqa: N818 - nothing failed
+class NotRun(Exception):
     """A contract could not be judged, and why."""
 
     def __init__(self, reason: str, *, side_missing: bool = False) -> None:
@@ -57,6 +57,7 @@ class Handoff:
 
         Raises:
             NotRun: the serving library refused the draft before it could show this.
+
         """
         return self.trained(facet), self.served(facet)
 
@@ -67,7 +68,6 @@ class Handoff:
     def served(self, facet: Callable[[DraftFacts], T | None]) -> T:
         """The facet as serving shows it."""
         return _shown(facet(self.serving), "serving", self.serving_refusals)
-
 
     def remedy(self, *parts: str) -> str | None:
         """The fix for what cannot be carried across at all; None if every one of `parts` can."""
@@ -114,6 +114,7 @@ class Workbench:
         Raises:
             NotRun: it is missing, with the line that installs it.
             BadInterpreter: the interpreter given for it does not run.
+
         """
         if name not in self._sides:
             try:
@@ -125,9 +126,10 @@ class Workbench:
             raise NotRun(str(found), side_missing=True)
         return found
 
-    def stand_ins(self, name: SideName) -> tuple[str, ...]:
-        """What was stood in for on a side; runs its probe if that has not happened yet."""
-        return (self._trained if name == "training" else self._served).stand_ins
+    def stand_ins(self) -> dict[str, list[str]]:
+        """What was stood in for, by side, as far as their probes have run here; runs none."""
+        done = {"training": vars(self).get("_trained"), "serving": vars(self).get("_served")}
+        return {name: list(run.stand_ins) for name, run in done.items() if run is not None}
 
     def facts(self, name: SideName, recipe: str) -> DraftFacts:
         """What one side shows about the draft of a recipe (the serving side: about the exported draft)."""
@@ -149,13 +151,19 @@ class Workbench:
             serving=result.facts,
             serving_refusals=tuple(map(self._without_paths, result.refusals)),
             export_refusals=planned.refusals,
-            renames=planned.renames if kind == "exported" else {name: name for name in planned.source.tensors},
+            renames=planned.renames
+            if kind == "exported"
+            else {name: name for name in planned.source.tensors},
         )
 
     def _without_paths(self, refusal: Refusal) -> Refusal:
         """What the library said, without the folders of this machine, so that it reads the same anywhere."""
-        message = refusal.message.replace(str(self._exports), "exported").replace(str(self._trained.folder), "")
-        return replace(refusal, message=message.replace(" /drafts/", " drafts/").replace(" /targets/", " targets/"))
+        message = refusal.message.replace(str(self._exports), "exported").replace(
+            str(self._trained.folder), ""
+        )
+        return replace(
+            refusal, message=message.replace(" /drafts/", " drafts/").replace(" /targets/", " targets/")
+        )
 
     # ------------------------------------------------------------------ training
 
@@ -201,7 +209,9 @@ class Workbench:
     @cached_property
     def _plans(self) -> dict[str, export.Plan]:
         saved = {
-            name: self.draft_folder(name) for name, run in self._trained.results.items() if not (run.error or run.refusals)
+            name: self.draft_folder(name)
+            for name, run in self._trained.results.items()
+            if not (run.error or run.refusals)
         }
         return {name: export.plan(checkpoint.read(folder), self.dialect) for name, folder in saved.items()}
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -47,14 +47,14 @@ class Judge:
     require_sides: bool
     record: Path | None
     expected: int = 0
-    side_missing: bool = False
 
     @classmethod
-    def from_config(cls, config: pytest.Config) -> Judge:
-        """Read and check the options.
+    def from_config(cls, config: pytest.Config, session: str) -> Judge:
+        """Read and check the options; `session` is a name that all processes of the session share.
 
         Raises:
             Unusable: one of them cannot be used.
+
         """
         option = config.option
         pythons: dict[SideName, str] = {"training": option.training_python, "serving": option.serving_python}
@@ -66,17 +66,16 @@ class Judge:
             workbench = Workbench(
                 pythons=pythons,
                 cache=cache.resolve(),
-                session=_session(config),
+                session=session,
                 case_timeout=option.case_timeout,
                 progress=None if worker else _ProgressLine(config).start,
             )
             for side in pythons:
-                _probe_interpreter(workbench, side)
+                with contextlib.suppress(NotRun):  # said by every contract that needs it
+                    workbench.side(side)
         except (CacheUnavailable, KnownError, BadInterpreter) as error:
             raise Unusable(str(error)) from None
-        given = [
-            f"--{side}-python={python}" for side, python in pythons.items() if python != sys.executable
-        ]
+        given = [f"--{side}-python={python}" for side, python in pythons.items() if python != sys.executable]
         return cls(
             workbench=workbench,
             known=known,
@@ -102,14 +101,16 @@ class Judge:
         error = call.excinfo.value if call.excinfo else None
         entry = self._entry(contract, item)
         verdict = _verdict(base, error, report, entry)
-        if verdict.outcome is Outcome.NOT_RUN and isinstance(error, NotRun) and error.side_missing:
-            report.user_properties.append(("side_missing", "yes"))
-            if self.require_sides:
-                report.outcome, report.longrepr = "failed", str(error)
-                _attach(report, verdict)
-                return
-        _apply(report, verdict, item)
-        _attach(report, verdict)
+        missing = isinstance(error, NotRun) and error.side_missing
+        if missing and self.require_sides:
+            report.outcome, report.longrepr = "failed", str(error)
+        else:
+            _apply(report, verdict, item, error)
+        # These travel with the report, between xdist workers too.
+        report.verdict = {**asdict(verdict), "outcome": str(verdict.outcome)}  # type: ignore[attr-defined]
+        report.side_missing = missing  # type: ignore[attr-defined]
+        report.stand_ins = self.workbench.stand_ins()  # type: ignore[attr-defined]
+        item.user_properties.extend(_properties(verdict))  # JUnit XML reads them off the item
 
     def _entry(self, contract: str, item: pytest.Item) -> Entry | None:
         recipe = getattr(item, "callspec", None) and item.callspec.params.get("recipe")  # type: ignore[attr-defined]
@@ -128,11 +129,11 @@ class Judge:
 
         Usage errors and interrupts keep pytest's own status.
         """
-        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        reporter: Any = session.config.pluginmanager.get_plugin("terminalreporter")
         reports = session_reports(reporter)
         verdicts = [Verdict(**report.verdict) for report in reports]
         if self.record is not None:
-            write_record(self.record, self, verdicts)
+            write_record(self.record, self, reports)
         others_failed = exitstatus == pytest.ExitCode.TESTS_FAILED and any(
             getattr(report, "verdict", None) is None
             for key in ("failed", "error")
@@ -141,12 +142,14 @@ class Judge:
         if exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) or others_failed:
             return int(exitstatus)
         outcomes = {verdict.outcome for verdict in verdicts}
-        required = any(report.outcome == "failed" and report.verdict["outcome"] == "not-run" for report in reports)
+        required = any(
+            report.outcome == "failed" and report.verdict["outcome"] == "not-run" for report in reports
+        )
         if required or outcomes & {Outcome.BROKEN, Outcome.CHANGED, Outcome.FIXED}:
             return EXIT_BROKEN
         if Outcome.ERROR in outcomes or len(verdicts) < self.expected:
             return EXIT_ERROR
-        if any(("side_missing", "yes") in report.user_properties for report in reports):
+        if any(report.side_missing for report in reports):
             return EXIT_NOT_RUN
         return int(exitstatus)
 
@@ -208,7 +211,9 @@ def _verdict(
     return base
 
 
-def _apply(report: pytest.TestReport, verdict: Verdict, item: pytest.Item) -> None:
+def _apply(
+    report: pytest.TestReport, verdict: Verdict, item: pytest.Item, error: BaseException | None
+) -> None:
     """Make pytest's own outcome and message agree with the verdict."""
     from contracts.report import explain
 
@@ -221,25 +226,21 @@ def _apply(report: pytest.TestReport, verdict: Verdict, item: pytest.Item) -> No
     elif verdict.outcome in (Outcome.BROKEN, Outcome.CHANGED, Outcome.FIXED):
         report.outcome = "failed"
         report.longrepr = explain(verdict)
-    elif verdict.outcome is Outcome.ERROR and verdict.reason and report.longrepr is not None:
-        if verdict.reason.startswith("the ") and "probe failed" in verdict.reason:
-            report.longrepr = verdict.reason
+    elif verdict.outcome is Outcome.ERROR and isinstance(error, ProbeFailed):
+        report.longrepr = str(error)  # our own traceback says nothing about a probe
 
 
-def _attach(report: pytest.TestReport, verdict: Verdict) -> None:
-    """The verdict travels with the report (between xdist workers too) and into JUnit properties."""
-    report.verdict = {**asdict(verdict), "outcome": str(verdict.outcome)}  # type: ignore[attr-defined]
-    shown = ("contract", "case", "outcome", "cause", "expected", "seen", "fix", "reason", "upstream", "reproduce")
-    report.user_properties.extend(
-        (name, str(value)) for name, value in asdict(verdict).items() if name in shown and value is not None
-    )
+def _properties(verdict: Verdict) -> list[tuple[str, object]]:
+    return [(name, str(value)) for name, value in asdict(verdict).items() if value is not None]
 
 
-def write_record(file: Path, judge: Judge, verdicts: Sequence[Verdict]) -> None:
+def write_record(file: Path, judge: Judge, reports: Sequence[Any]) -> None:
     """All verdicts as JSON lines, between a header and a closing line; whole or not at all."""
     from contracts.report import environment
 
-    header = {"kind": "header", "format": 1, "expected": judge.expected, "sides": environment(judge)}
+    verdicts = [Verdict(**report.verdict) for report in reports]
+    sides = environment(judge, reports)
+    header = {"kind": "header", "format": 1, "expected": judge.expected, "sides": sides}
     lines: list[dict[str, Any]] = [header]
     for verdict in sorted(verdicts, key=lambda v: (v.contract, v.case)):
         lines.append({"kind": "verdict", **{k: v for k, v in asdict(verdict).items() if v is not None}})
@@ -248,19 +249,6 @@ def write_record(file: Path, judge: Judge, verdicts: Sequence[Verdict]) -> None:
     with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False, encoding="utf-8") as partial:
         partial.writelines(json.dumps(line) + "\n" for line in lines)
     Path(partial.name).replace(file)
-
-
-def _session(config: pytest.Config) -> str:
-    """A name that all processes of this session share."""
-    worker = getattr(config, "workerinput", None)
-    return str(worker["testrunuid"]) if worker else f"{os.getpid()}"
-
-
-def _probe_interpreter(workbench: Workbench, side: SideName) -> None:
-    try:
-        workbench.side(side)
-    except NotRun:
-        pass  # said by every contract that needs it
 
 
 @dataclass

@@ -95,6 +95,7 @@ def load(file: Path = FILE) -> Known:
 
     Raises:
         KnownError: malformed, incomplete, matching no release, or saying something twice.
+
     """
     try:
         data = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -156,4 +157,6 @@ def _overlap(one: Entry, other: Entry) -> bool:
         both = SpecifierSet(first) & SpecifierSet(second)
         return any(both.filter(catalog(library).known, prereleases=True))
 
-    return common("speculators", one.training, other.training) and common("sglang", one.serving, other.serving)
+    return common("speculators", one.training, other.training) and common(
+        "sglang", one.serving, other.serving
+    )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
+import uuid
 from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -81,9 +82,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the mark; refuse bad options before anything is collected."""
+    worker = getattr(config, "workerinput", {})
+    config.stash[_SESSION] = worker.get("contracts_session") or uuid.uuid4().hex
     config.addinivalue_line("markers", f"{MARK}: a promise about the interface between training and serving")
     if getattr(config.option, "update_snapshots", False) and os.environ.get("CI"):
-        raise pytest.UsageError("--snapshot-update: recorded surfaces are never updated in CI; update and commit")
+        raise pytest.UsageError(
+            "--snapshot-update: recorded surfaces are never updated in CI; update and commit"
+        )
     if MARK in (getattr(config.option, "markexpr", "") or "") and not hasattr(config, "workerinput"):
         _judge(config)
 
@@ -93,19 +98,21 @@ def _judge(config: pytest.Config) -> Judge:
 
     Raises:
         pytest.UsageError: an option or known.toml cannot be used.
+
     """
     from contracts.judge import Judge, Unusable
 
     judge = config.stash.get(_JUDGE, None)
     if judge is None:
         try:
-            judge = config.stash[_JUDGE] = Judge.from_config(config)
+            judge = config.stash[_JUDGE] = Judge.from_config(config, config.stash[_SESSION])
         except Unusable as error:
             raise pytest.UsageError(str(error)) from None
     return judge
 
 
 _JUDGE: pytest.StashKey[Judge] = pytest.StashKey()
+_SESSION: pytest.StashKey[str] = pytest.StashKey()
 
 
 def is_contract(item: pytest.Item) -> bool:
@@ -240,6 +247,12 @@ def pytest_report_teststatus(report: pytest.TestReport) -> Any:
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Give an xdist worker the name of this session."""
+    node.workerinput["contracts_session"] = node.config.stash[_SESSION]
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Take over from an xdist worker how many contracts it collected."""
     expected = (getattr(node, "workeroutput", None) or {}).get("contracts_expected")
@@ -268,4 +281,3 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     from contracts.report import write_summary
 
     write_summary(terminalreporter, judge)
-

@@ -124,6 +124,7 @@ def by_name(name: str) -> Recipe:
 
     Raises:
         KeyError: there is none; the message lists those there are.
+
     """
     for recipe in RECIPES:
         if recipe.name == name:

@@ -49,6 +49,7 @@ def check_supported(library: str, version: str) -> None:
 
     Raises:
         UnsupportedRelease: too old, or not a version at all.
+
     """
     entry = catalog(library)
     spoken = [known for known in entry.known if Version(known) >= Version(entry.oldest)]

@@ -70,12 +70,12 @@ def explain(verdict: Verdict) -> str:
     return "\n".join(lines)
 
 
-def environment(judge: Judge) -> dict[str, list[str]]:
+def environment(judge: Judge, reports: Sequence[Any]) -> dict[str, list[str]]:
     """What was judged, on what: lines per side."""
-    return {side: _side_lines(judge, side) for side in judge.pythons}
+    return {side: _side_lines(judge, side, reports) for side in judge.pythons}
 
 
-def _side_lines(judge: Judge, name: SideName) -> list[str]:
+def _side_lines(judge: Judge, name: SideName, reports: Sequence[Any]) -> list[str]:
     try:
         side = judge.workbench.side(name)
     except NotRun as missing:
@@ -86,11 +86,8 @@ def _side_lines(judge: Judge, name: SideName) -> list[str]:
         pin = identity.pins.get(package, "")
         off = f" (the release pins {pin})" if pin.startswith("==") and not _meets(version, pin) else ""
         lines.append(f"  {package} {version}{off}")
-    try:
-        lines += [f"  stand-in: {item}" for item in judge.workbench.stand_ins(name)]
-    except (NotRun, Exception):  # noqa: BLE001, B014 - the summary never fails for want of a probe
-        pass
-    return lines
+    stand_ins = {item: None for report in reports for item in report.stand_ins.get(name, ())}
+    return lines + [f"  stand-in: {item}" for item in stand_ins]
 
 
 def _meets(version: str, pin: str) -> bool:
@@ -103,10 +100,11 @@ def write_summary(reporter: Any, judge: Judge) -> None:
     """The summary at the end of a session."""
     from contracts.judge import session_reports
 
-    verdicts = [Verdict(**report.verdict) for report in session_reports(reporter)]
+    reports = session_reports(reporter)
+    verdicts = [Verdict(**report.verdict) for report in reports]
     reporter.section("contracts", sep="=")
     reporter.write_line(f"draft-contracts {__version__}, depth: load")
-    for side, lines in environment(judge).items():
+    for side, lines in environment(judge, reports).items():
         reporter.write_line(f"{side:>8}: {lines[0]}")
         for line in lines[1:]:
             reporter.write_line(f"          {line}")
@@ -158,7 +156,11 @@ def _write_details(reporter: Any, verdicts: Sequence[Verdict]) -> None:
         for verdict in verdicts:
             if verdict.outcome == outcome:
                 alike = outcome in (Outcome.KNOWN, Outcome.NOT_RUN, Outcome.ERROR)
-                key = (verdict.cause, verdict.reason) if alike else (verdict.contract, verdict.cause, verdict.seen)
+                key = (
+                    (verdict.cause, verdict.reason)
+                    if alike
+                    else (verdict.contract, verdict.cause, verdict.seen)
+                )
                 groups.setdefault(key, []).append(verdict)
         for group in groups.values():
             _write_group(reporter, outcome, group)

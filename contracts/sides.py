@@ -94,6 +94,7 @@ class Side:
         Raises:
             BadInterpreter: `python` is not an interpreter.
             SideUnavailable: the library is not installed there, or its release cannot be judged.
+
         """
         library = LIBRARIES[name]
         identity = identify(name, python)
@@ -128,6 +129,7 @@ class Side:
 
         Raises:
             CacheUnavailable: `cache` cannot be written.
+
         """
         folder = cache / f"{self.library}-{self.version}-{self._key(cases, inputs)[:16]}"
         make_folder(cache)
@@ -175,6 +177,7 @@ def run_probe(
 
     Returns:
         One result per case, in order, and what was stood in for.
+
     """
     request, log = folder / "request.json", folder / "probe.log"
     request.write_text(json.dumps({"cases": list(cases), "timeout": case_timeout}))
@@ -276,6 +279,7 @@ def identify(name: SideName, python: str) -> SideIdentity:
 
     Raises:
         BadInterpreter: it does not exist, does not run, or does not answer.
+
     """
     option = f"--{name}-python"
     if shutil.which(python) is None:
@@ -297,6 +301,7 @@ def make_folder(folder: Path) -> None:
 
     Raises:
         CacheUnavailable: it cannot be made or written.
+
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -327,4 +332,7 @@ def _load_run(record: Path) -> SideRun:
 
 
 def _files(root: Path) -> list[Path]:
-    return sorted(path for path in root.rglob("*") if path.is_file()) if root.is_dir() else [root]
+    """Every file of an input; an input that a failed probe never wrote has none."""
+    if root.is_dir():
+        return sorted(path for path in root.rglob("*") if path.is_file())
+    return [root] if root.exists() else []

@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 MEANINGS = {
     "architecture": "another class saves or runs the draft; code that names the class has to follow",
     "reads_target_state": "the draft became, or ceased to be, conditioned on the target's hidden states",
-    "config_keys": "drafts already trained may carry keys that are not read any more, or lack ones that are",
-    "weight_names.names": "drafts already trained have tensors under names that are not read any more, or lack ones",
+    "config_keys": "drafts already trained may carry keys not read any more, or lack some that are",
+    "weight_names.names": "drafts already trained have tensors that are not read any more, or lack some",
     "weight_names.ignored": "tensors of drafts already trained are dropped now, or no longer dropped",
     "weight_names.unwritten": "the forward pass reads parameters that drafts already trained do not provide",
     "tensor_shapes.shapes": "tensors of drafts already trained no longer fit, or fit elsewhere",
-    "aux_layers.states": "drafts already trained are served other layers of the target: expect lost acceptance",
+    "aux_layers.states": "drafts already trained get other layers of the target: expect lost acceptance",
     "aux_layers.layer_ids": "ids in drafts already trained are understood differently",
     "aux_layers.num_layers": "the recipe's target changed; this is about the suite, not about your drafts",
     "aux_layers.final_norm": "the delivered states are normed now, or no longer: expect lost acceptance",
     "vocab_map": "draft tokens of drafts already trained mean other target tokens: expect rejection",
-    "hidden_dims.fc_applied": "the fusion projection of drafts already trained is skipped now, or applied again",
+    "hidden_dims.fc_applied": "the fusion projection is skipped now, or no longer: expect lost acceptance",
     "hidden_dims": "widths that drafts already trained were built for have changed",
     "norms": "a norm of drafts already trained is applied now, or no longer: expect lost acceptance",
     "rope": "drafts already trained rotate by other angles: expect lost acceptance with distance",
@@ -63,17 +63,17 @@ class _SurfaceExtension(SingleFileSnapshotExtension):
         return records.as_json(data)
 
     @classmethod
-    def dirname(cls, *, test_location: Any) -> str:  # noqa: ARG003
+    def dirname(cls, *, test_location: Any) -> str:
         """Folder of the release."""
         return str(cls.folder)
 
     @classmethod
-    def get_file_basename(cls, *, test_location: Any, index: Any) -> str:  # noqa: ARG003
+    def get_file_basename(cls, *, test_location: Any, index: Any) -> str:
         """The recipe."""
         return cls.basename
 
     @classmethod
-    def matches_test_location(cls, *, test_location: Any, snapshot_location: str) -> bool:  # noqa: ARG003
+    def matches_test_location(cls, *, test_location: Any, snapshot_location: str) -> bool:
         """The file name is the recipe's, not the test's."""
         return True
 

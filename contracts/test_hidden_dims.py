@@ -14,7 +14,7 @@ def test_target_delivers_what_fc_takes(hidden_dims: HiddenDims) -> None:
     if hidden_dims.delivered != hidden_dims.fc_in:
         raise Broken(
             Cause.WIDTH_DIFFERS,
-            expected=f"{hidden_dims.fc_in} values per token, {hidden_dims.fc_in // hidden_dims.target} hidden states",
+            expected=f"{hidden_dims.fc_in} values per token ({hidden_dims.target} in a hidden state)",
             seen=f"{hidden_dims.delivered} values per token",
         )
 

@@ -15,7 +15,11 @@ pytestmark = pytest.mark.contracts
 
 
 def test_surface_is_as_recorded(
-    draft_facts: DraftFacts, surface_snapshot: SurfaceSnapshot, workbench: Workbench, side: SideName, recipe: Recipe
+    draft_facts: DraftFacts,
+    surface_snapshot: SurfaceSnapshot,
+    workbench: Workbench,
+    side: SideName,
+    recipe: Recipe,
 ) -> None:
     """The side shows what is recorded for its release, or for the newest release before it."""
     if not surface_snapshot.matches(draft_facts):

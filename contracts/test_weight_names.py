@@ -15,7 +15,9 @@ def test_every_trained_tensor_is_exported(handoff: Handoff) -> None:
     names = set(handoff.trained(lambda facts: facts.weight_names).names)
     lost = sorted(names - set(handoff.renames) - DERIVED)
     if lost:
-        raise Broken(Cause.TENSOR_UNTRACED, expected="every trained tensor", seen=f"without {', '.join(lost)}")
+        raise Broken(
+            Cause.TENSOR_UNTRACED, expected="every trained tensor", seen=f"without {', '.join(lost)}"
+        )
 
 
 def test_every_trained_tensor_is_consumed(handoff: Handoff) -> None:

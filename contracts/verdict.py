@@ -45,12 +45,12 @@ class Cause(StrEnum):
     DRAFT_REFUSED = (
         "draft-refused",
         "The serving library raised while it resolved, loaded or ran the draft.",
-        "Read the message: it is the library's own. Compare the config keys with those of a release that "
-        "accepts the draft.",
+        "Read the message: it is the library's own. Compare the config keys with those of a release "
+        "that accepts the draft.",
     )
     STATE_NOT_READ = (
         "state-not-read",
-        "The class that the config resolves to never reads the target's hidden state, so it is no EAGLE-3 draft.",
+        "The class that the config resolves to never reads the target's hidden state: no EAGLE-3 draft.",
         'Set "architectures" in config.json to the EAGLE-3 draft class of this release.',
     )
     TENSOR_DROPPED = (
@@ -61,7 +61,7 @@ class Cause(StrEnum):
     PARAMETER_UNWRITTEN = (
         "parameter-unwritten",
         "The forward pass reads parameters that nothing wrote.",
-        "Provide these tensors under the names that this release reads, or a config that does not ask for them.",
+        "Provide these tensors under the names that this release reads, or a config that asks for none.",
     )
     TENSOR_UNTRACED = (
         "tensor-lost-in-export",
@@ -92,7 +92,7 @@ class Cause(StrEnum):
     LAYER_ORDER = (
         "layer-order",
         "The right layers arrive in another order than trained on, so fc mixes up its inputs.",
-        "Train with ascending layer ids: the serving side captures in ascending order whatever the list says.",
+        "Train with ascending layer ids: the serving side captures them ascending whatever the list says.",
     )
     LAYER_OUT_OF_RANGE = (
         "layer-out-of-range",
@@ -122,8 +122,8 @@ class Cause(StrEnum):
     WIDTH_DIFFERS = (
         "delivered-width-differs",
         "The target delivers another width than fc was trained for: too few or too many hidden states.",
-        "Switch the target's capture on for the trained layers (eagle_config.use_aux_hidden_state and the ids), "
-        "and use a target class that implements it.",
+        "Switch the target's capture on for the trained layers (eagle_config.use_aux_hidden_state and "
+        "the ids), and use a target class that implements it.",
     )
     FC_SKIPPED = (
         "fc-skipped",
@@ -197,7 +197,7 @@ class Cause(StrEnum):
     )
 
 
-class Broken(Exception):  # noqa: N818 - a verdict, not a malfunction
+class Broken(Exception):
     """A contract does not hold: cause, evidence and fix."""
 
     def __init__(self, cause: Cause, *, expected: object, seen: object, fix: str | None = None) -> None:

@@ -62,9 +62,7 @@ SERVED = replace(
     aux_layers=AuxLayers(states=(1, 4, 6), layer_ids=(0, 3, 5), num_layers=8),
 )
 
-HANDOFF = Handoff(
-    recipe=by_name("plain"), kind="exported", training=TRAINED, serving=SERVED, renames=RENAMES
-)
+HANDOFF = Handoff(recipe=by_name("plain"), kind="exported", training=TRAINED, serving=SERVED, renames=RENAMES)
 
 
 def with_facet(facts: DraftFacts, facet: str, **changes: Any) -> DraftFacts:
@@ -98,5 +96,7 @@ def saved_config(**changes: Any) -> dict[str, Any]:
 
 def checkpoint(**changes: Any) -> Checkpoint:
     """Headers of a plain draft, nothing on disk."""
-    tensors = {name: Tensor(dtype="F32", shape=shape, file="model.safetensors") for name, shape in SHAPES.items()}
+    tensors = {
+        name: Tensor(dtype="F32", shape=shape, file="model.safetensors") for name, shape in SHAPES.items()
+    }
     return Checkpoint(path=Path("draft"), config=saved_config(**changes), tensors=tensors)

@@ -9,8 +9,8 @@ from typing import Any
 
 from contracts.facts import PROTOCOL, SideIdentity, to_json
 
-_SCRIPT = '''#!{python}
-import json, os, signal, sys, time
+_SCRIPT = """#!{python}
+import json, os, shutil, signal, sys, time
 plan = json.load(open({plan!r}))
 if sys.argv[2] == "identify":
     sys.stdout.write(plan["identity"])
@@ -29,15 +29,19 @@ for step in plan["steps"]:
         sys.exit(3)
     elif step == "answers":
         for case in order["cases"]:
-            answer = plan["answers"].get(case["case"], plan["answers"].get("*"))
+            kind = case["case"].partition("/")[0] + "/*"
+            answers = plan["answers"]
+            answer = answers.get(case["case"]) or answers.get(kind) or answers.get("*")
             if answer is None:
                 continue
+            if plan["draft"] and "recipe" in case:
+                shutil.copytree(plan["draft"], case["folder"])
             out.write(json.dumps({{"kind": "case", "case": case["case"], **answer}}) + "\\n")
     elif step == "end":
         out.write(json.dumps({{"kind": "end", "cases": len(order["cases"])}}) + "\\n")
     else:
         out.write(step + "\\n")
-'''
+"""
 
 HELLO = json.dumps({"kind": "hello", "protocol": PROTOCOL, "stand_ins": ["a stand-in"]})
 
@@ -50,8 +54,12 @@ def fake_python(
     steps: tuple[str, ...] = (HELLO, "answers", "end"),
     answers: dict[str, Any] | None = None,
     identity: str | None = None,
+    draft: Path | None = None,
 ) -> Path:
-    """Write an executable that stands for an interpreter with `library` in it."""
+    """Write an executable that stands for an interpreter with `library` in it.
+
+    `answers` are by case, by kind (`exported/*`) or for all (`*`); `draft` is what a training side saves.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     plan, script = folder / "plan.json", folder / "python"
     identified = SideIdentity(
@@ -70,6 +78,7 @@ def fake_python(
                 "identity": json.dumps(to_json(identified)) if identity is None else identity,
                 "steps": steps,
                 "answers": answers or {},
+                "draft": str(draft) if draft else None,
             }
         )
     )

@@ -66,7 +66,10 @@ def test_config_is_flat_and_in_the_serving_convention() -> None:
 
 
 def test_head_of_its_own_is_never_tied() -> None:
-    assert export.plan(checkpoint(layer={"tie_word_embeddings": True}), DIALECT).config["tie_word_embeddings"] is False
+    assert (
+        export.plan(checkpoint(layer={"tie_word_embeddings": True}), DIALECT).config["tie_word_embeddings"]
+        is False
+    )
 
 
 @pytest.mark.parametrize(
@@ -124,7 +127,10 @@ def test_norms_that_the_release_reads_are_written(flag: str) -> None:
 
 
 def test_tensor_without_a_place_is_refused() -> None:
-    tensors = {**checkpoint().tensors, "layers.0.self_attn.q_norm.weight": checkpoint().tensors["norm.weight"]}
+    tensors = {
+        **checkpoint().tensors,
+        "layers.0.self_attn.q_norm.weight": checkpoint().tensors["norm.weight"],
+    }
     planned = export.plan(replace(checkpoint(), tensors=tensors), DIALECT)
     assert [(item.cause, item.what) for item in planned.refusals] == [
         (Cause.NOT_EXPRESSIBLE, "layers.0.self_attn.q_norm.weight")
@@ -136,7 +142,9 @@ def test_writes_a_checkpoint(tmp_path: Path) -> None:
     written = checkpoints.read(tmp_path / "new" / "exported")
     assert written.config == planned.config
     assert set(written.tensors) == set(planned.renames.values())
-    assert torch.equal(load_file(tmp_path / "new/exported/model.safetensors")["fc.weight"], torch.ones(64, 192))
+    assert torch.equal(
+        load_file(tmp_path / "new/exported/model.safetensors")["fc.weight"], torch.ones(64, 192)
+    )
 
 
 def test_refuses_and_leaves_nothing(tmp_path: Path) -> None:
@@ -151,7 +159,7 @@ def test_failure_while_writing_leaves_nothing(tmp_path: Path, monkeypatch: pytes
         raise OSError("no space left on device")
 
     draft = saved(tmp_path / "draft")
-    monkeypatch.setattr(export, "save_file", full_disk)
+    monkeypatch.setattr("safetensors.torch.save_file", full_disk)
     with pytest.raises(OSError, match="no space"):
         export.export_draft(draft, tmp_path / "exported", serving="0.5.23")
     assert [path.name for path in tmp_path.iterdir()] == ["draft"]

@@ -83,11 +83,25 @@ FORWARD = Refusal(stage="forward", error="RuntimeError", message="shapes do not 
 LIARS = (
     Liar("attention.biases_are_applied", Cause.BIAS_DROPPED, training("attention", biased=True)),
     Liar("attention.heads_are_equal", Cause.HEADS_DIFFER, serving("attention", head_dim=32)),
-    Liar("attention.query_and_key_norms_are_applied", Cause.QK_NORM_MISSING, training("attention", qk_norm=True)),
+    Liar(
+        "attention.query_and_key_norms_are_applied",
+        Cause.QK_NORM_MISSING,
+        training("attention", qk_norm=True),
+    ),
     Liar("attention.windows_are_equal", Cause.WINDOW_DIFFERS, training("attention", windows=(32,))),
-    Liar("aux_layers.trained_layers_are_captured", Cause.WRONG_LAYERS, serving("aux_layers", states=(2, 5, 7))),
-    Liar("aux_layers.layers_arrive_in_trained_order", Cause.LAYER_ORDER, training("aux_layers", states=(6, 4, 1))),
-    Liar("aux_layers.layers_exist_in_the_target", Cause.LAYER_OUT_OF_RANGE, both("aux_layers", states=(1, 4, 9))),
+    Liar(
+        "aux_layers.trained_layers_are_captured", Cause.WRONG_LAYERS, serving("aux_layers", states=(2, 5, 7))
+    ),
+    Liar(
+        "aux_layers.layers_arrive_in_trained_order",
+        Cause.LAYER_ORDER,
+        training("aux_layers", states=(6, 4, 1)),
+    ),
+    Liar(
+        "aux_layers.layers_exist_in_the_target",
+        Cause.LAYER_OUT_OF_RANGE,
+        both("aux_layers", states=(1, 4, 9)),
+    ),
     Liar(
         "config.saved_config_is_served",
         Cause.CONFIG_NOT_RESOLVED,
@@ -107,7 +121,9 @@ LIARS = (
             export_refusals=(export.Refusal(cause=Cause.NORM_NOT_SERVED, what="norm_before_residual: true"),),
         ),
     ),
-    Liar("hidden_dims.target_delivers_what_fc_takes", Cause.WIDTH_DIFFERS, serving("hidden_dims", delivered=64)),
+    Liar(
+        "hidden_dims.target_delivers_what_fc_takes", Cause.WIDTH_DIFFERS, serving("hidden_dims", delivered=64)
+    ),
     Liar("hidden_dims.fc_is_applied", Cause.FC_SKIPPED, serving("hidden_dims", fc_applied=False)),
     Liar(
         "hidden_dims.recurrent_state_is_as_wide_as_the_embedding",
@@ -117,14 +133,22 @@ LIARS = (
     Liar("norms.norm_before_fc_is_honoured", Cause.NORM_DIFFERS, training("norms", norm_before_fc=True)),
     Liar("norms.fc_norm_is_honoured", Cause.NORM_DIFFERS, training("norms", fc_norm=True)),
     Liar("norms.norm_output_is_honoured", Cause.NORM_DIFFERS, serving("norms", norm_output=True)),
-    Liar("norms.norm_before_residual_is_honoured", Cause.NORM_DIFFERS, training("norms", norm_before_residual=True)),
+    Liar(
+        "norms.norm_before_residual_is_honoured",
+        Cause.NORM_DIFFERS,
+        training("norms", norm_before_residual=True),
+    ),
     Liar(
         "rope.frequencies_are_equal",
         Cause.ROPE_FREQUENCIES,
         serving("rope", inverse_frequencies=(1.0, 0.2, 0.04)),
     ),
     Liar("rope.amplitude_is_equal", Cause.ROPE_AMPLITUDE, serving("rope", amplitude=1.2)),
-    Liar("sharing.embedding_is_the_trained_one", Cause.EMBEDDING_REPLACED, training("sharing", embedding="draft")),
+    Liar(
+        "sharing.embedding_is_the_trained_one",
+        Cause.EMBEDDING_REPLACED,
+        training("sharing", embedding="draft"),
+    ),
     Liar("sharing.head_is_the_trained_one", Cause.HEAD_REPLACED, serving("sharing", head="target")),
     Liar("surface.surface_is_as_recorded", Cause.SURFACE_CHANGED, snapshot=OtherRecord()),
     Liar(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-from importlib import metadata
 import platform
 import re
 import sys
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 
 from contracts.facts import SideIdentity, to_json

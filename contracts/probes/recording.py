@@ -30,7 +30,7 @@ def record_reads(config: Any, seen: set[str]) -> None:
 
     The config keeps its identity and its values; its class is replaced by a subclass that notes.
     """
-    original = type(config)
+    original: Any = type(config)
 
     def __getattribute__(self: Any, name: str) -> Any:
         if not name.startswith("_"):
@@ -45,7 +45,11 @@ def record_reads(config: Any, seen: set[str]) -> None:
             raise AttributeError(name)
         return fallback(self, name)
 
-    body = {"__getattribute__": __getattribute__, "__getattr__": __getattr__, "__module__": original.__module__}
+    body = {
+        "__getattribute__": __getattribute__,
+        "__getattr__": __getattr__,
+        "__module__": original.__module__,
+    }
     for key, value in list(vars(config).items()):
         if isinstance(value, dict):
             vars(config)[key] = RecordingDict(value, key, seen)

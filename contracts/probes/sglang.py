@@ -162,7 +162,9 @@ class Session:
             draft_runner=SimpleNamespace(model=self.draft),
             target_worker=SimpleNamespace(model_runner=runner),
         )
-        worker._resolve_shared_embed_and_head = lambda: EagleDraftWorker._resolve_shared_embed_and_head(worker)
+        worker._resolve_shared_embed_and_head = lambda: EagleDraftWorker._resolve_shared_embed_and_head(
+            worker
+        )
         EagleDraftWorker.init_token_map(worker)
         EagleDraftWorker.init_lm_head(worker)
         self.shared = True
@@ -198,7 +200,9 @@ class Session:
         self.recurrent_from = flow.origins(output.hidden_states)
         self.recurrent_width = output.hidden_states.shape[-1]
         hooks = [
-            layer.mlp.register_forward_hook(lambda _module, _inputs, out: torch.zeros_like(out, device="meta"))
+            layer.mlp.register_forward_hook(
+                lambda _module, _inputs, out: torch.zeros_like(out, device="meta")
+            )
             for layer in self.draft.model.layers
         ]
         muted, flow = _forward(self.draft, state=self.delivered, mute=True)
@@ -232,7 +236,11 @@ class Session:
         )
 
     def _config_keys(self) -> tuple[str, ...]:
-        methods = {name for name in self.seen_keys if callable(getattr(type(self.draft_config.hf_config), name, None))}
+        methods = {
+            name
+            for name in self.seen_keys
+            if callable(getattr(type(self.draft_config.hf_config), name, None))
+        }
         return tuple(sorted(self.seen_keys - methods))
 
     def _weight_names(self) -> WeightNames:
@@ -246,7 +254,7 @@ class Session:
         )
 
     def _unwritten(self) -> list[str]:
-        """Parameters that the forward pass reads, that are the draft's own, and that are not wholly written."""
+        """Parameters of the draft's own that the forward pass reads and that are not wholly written."""
         own = {name: p for name, p in self.draft.named_parameters() if not self._is_targets(p)}
         return [name for name, p in own.items() if name in self.logits_from and not self._is_full(name, p)]
 

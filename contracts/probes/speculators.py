@@ -156,7 +156,9 @@ def _describe(model: Any, saved: checkpoint.Checkpoint, target: Path) -> DraftFa
         weight_names=WeightNames(names=tuple(sorted(saved.tensors))),
         tensor_shapes=TensorShapes(shapes={name: t.shape for name, t in sorted(saved.tensors.items())}),
         aux_layers=AuxLayers(
-            states=_hidden_states_of(ids, target), layer_ids=ids, num_layers=target_config["num_hidden_layers"]
+            states=_hidden_states_of(ids, target),
+            layer_ids=ids,
+            num_layers=target_config["num_hidden_layers"],
         ),
         vocab_map=VocabMap(
             target_ids=tuple(draft + offset for draft, offset in enumerate(offsets)),
@@ -213,7 +215,9 @@ def _hidden_states_of(ids: tuple[int, ...], target: Path) -> tuple[int, ...]:
         resolve_target_layer_ids([last + 1], str(target))
     except ValueError:
         return ids
-    raise NotImplementedError("this release numbers the target's layers in a way that this probe does not know")
+    raise NotImplementedError(
+        "this release numbers the target's layers in a way that this probe does not know"
+    )
 
 
 def _sharing(model: Any, target: Path) -> Sharing:

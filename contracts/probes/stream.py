@@ -7,6 +7,7 @@ line says how many cases were reported; a runner that does not see it knows that
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import json
 import os
@@ -121,6 +122,7 @@ def _child(probe: Probe, case: dict[str, Any], sending: int, log: int) -> None:
     """Observe, answer, and leave without running any exit handler of the library."""
     os.dup2(log, 1)
     os.dup2(log, 2)
+    faulthandler.enable(file=log)  # a crash in compiled code leaves a Python traceback in the log
     refusals = Refusals()
     answer: dict[str, Any]
     try:
@@ -140,7 +142,7 @@ def _child(probe: Probe, case: dict[str, Any], sending: int, log: int) -> None:
 
 def _read_until(descriptor: int, deadline: float) -> tuple[str, bool]:
     """All that is written to `descriptor` until it is closed, and whether that was in time."""
-    chunks = []
+    chunks: list[bytes] = []
     with os.fdopen(descriptor, "rb", buffering=0) as stream:
         while True:
             ready, _, _ = select.select([stream], [], [], max(0.0, deadline - time.monotonic()))

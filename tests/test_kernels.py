@@ -1,0 +1,123 @@
+"""The stand-ins: importable, loud when called, and never in the way of the real thing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+PROBES = Path(__file__).parent.parent / "contracts" / "probes"
+
+
+def run(code: str, folder: Path) -> str:
+    """Run `code` in an interpreter of its own, with `folder` to import from."""
+    preamble = f"import sys; sys.path.insert(0, {str(folder)!r})\n"
+    done = subprocess.run(
+        [sys.executable, "-c", preamble + textwrap.dedent(code)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_kernel_can_be_imported_and_raises_by_name_when_called(tmp_path: Path) -> None:
+    broken = tmp_path / "sgl_kernel"
+    broken.mkdir()
+    (broken / "__init__.py").write_text("raise ImportError('no CUDA')")
+    out = run(
+        """
+        from contracts.probes.kernels import sgl_kernel
+        print(sgl_kernel.install())
+        from sgl_kernel import build_tree_kernel_efficient as kernel
+        import sgl_kernel as module
+        assert not hasattr(module, "__path__")
+        try:
+            kernel(1, 2)
+        except sgl_kernel_stand_in.KernelNotAvailable as error:
+            print(error)
+        """.replace("sgl_kernel_stand_in", "sys.modules['contracts.probes.kernels.sgl_kernel']"),
+        tmp_path,
+    )
+    assert out.splitlines() == [
+        "True",
+        "sgl_kernel.build_tree_kernel_efficient was called, and only a GPU machine has it",
+    ]
+
+
+def test_real_kernels_are_preferred(tmp_path: Path) -> None:
+    (tmp_path / "sgl_kernel.py").write_text("real = True")
+    out = run(
+        """
+        from contracts.probes.kernels import sgl_kernel
+        print(sgl_kernel.install())
+        import sgl_kernel
+        print(sgl_kernel.real)
+        """,
+        tmp_path,
+    )
+    assert out.split() == ["False", "True"]
+
+
+TORCHVISION = """
+import torch
+@torch.library.register_fake("torchvision::nms")
+def nms(dets, scores, iou_threshold):
+    return dets
+"""
+
+
+def test_operators_of_a_torchvision_that_does_not_fit_are_declared(tmp_path: Path) -> None:
+    (tmp_path / "torchvision.py").write_text(TORCHVISION)
+    out = run(
+        """
+        import torch
+        from contracts.probes.kernels import torchvision_ops
+        print(torchvision_ops.install())
+        import torchvision
+        try:
+            torch.ops.torchvision.nms(torch.zeros(1, 4), torch.zeros(1), 0.5)
+        except NotImplementedError as error:
+            print("not implemented" if "torchvision::nms" in str(error) else error)
+        """,
+        tmp_path,
+    )
+    assert out.splitlines() == ["True", "not implemented"]
+
+
+def test_torchvision_that_fits_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "torchvision.py").write_text("fits = True")
+    out = run(
+        "from contracts.probes.kernels import torchvision_ops; print(torchvision_ops.install())", tmp_path
+    )
+    assert out.strip() == "False"
+
+
+def test_another_failure_of_torchvision_is_not_hidden(tmp_path: Path) -> None:
+    (tmp_path / "torchvision.py").write_text("raise RuntimeError('libc is missing')")
+    out = run(
+        """
+        from contracts.probes.kernels import torchvision_ops
+        try:
+            torchvision_ops.install()
+        except RuntimeError as error:
+            print(error)
+        """,
+        tmp_path,
+    )
+    assert out.strip() == "libc is missing"
+
+
+def test_probes_do_not_shadow_the_libraries_they_are_named_after(tmp_path: Path) -> None:
+    (tmp_path / "sglang.py").write_text("real = True")
+    out = run(
+        f"""
+        import runpy
+        sys.path.insert(0, {str(PROBES)!r})
+        main = runpy.run_path({str(PROBES / "__main__.py")!r})
+        main["expose_package"]()
+        import sglang, contracts.facts
+        print(sglang.real)
+        """,
+        tmp_path,
+    )
+    assert out.strip() == "True"

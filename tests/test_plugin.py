@@ -1,0 +1,443 @@
+"""The plugin as a user meets it: outcomes, exit statuses, reports. Both sides are fakes."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from contracts.facts import DraftFacts, Refusal, to_json
+from contracts.judge import EXIT_BROKEN, EXIT_ERROR, EXIT_NOT_RUN
+from tests.facts import SERVED, SHAPES, TRAINED, saved_config, with_facet
+from tests.fake_python import HELLO, fake_python, runs
+
+RAW_REFUSED = {
+    "facts": to_json(DraftFacts()),
+    "refusals": [to_json(Refusal(stage="resolve", error="ValueError", message="no model_type"))],
+}
+
+
+class Bench:
+    """A pytest session over two fake sides."""
+
+    def __init__(self, pytester: pytest.Pytester) -> None:
+        self.pytester = pytester
+        self.root = pytester.path
+        draft = self.root / "draft"
+        draft.mkdir()
+        (draft / "config.json").write_text(json.dumps(saved_config()))
+        save_file({name: torch.ones(shape) for name, shape in SHAPES.items()}, draft / "model.safetensors")
+        self.training = fake_python(
+            self.root / "training", "speculators", draft=draft, answers={"*": {"facts": to_json(TRAINED)}}
+        )
+        self.serve(SERVED)
+        self.known = self.root / "known.toml"
+        self.known.write_text("")
+
+    def serve(self, facts: DraftFacts, **options: Any) -> None:
+        answers = {"raw/*": RAW_REFUSED, "exported/*": {"facts": to_json(facts)}}
+        self.serving = fake_python(
+            self.root / "serving", "sglang", **{"version": "0.5.23", "answers": answers, **options}
+        )
+
+    def run(
+        self, *arguments: str, target: str = "contracts.test_norms", k: str = "plain"
+    ) -> pytest.RunResult:
+        return self.pytester.runpytest_subprocess(
+            "--pyargs",
+            target,
+            "-m",
+            "contracts",
+            f"-k={k}",
+            "-p",
+            "no:cacheprovider",
+            f"--contracts-cache={self.root / 'cache'}",
+            f"--contracts-known={self.known}",
+            f"--training-python={self.training}",
+            f"--serving-python={self.serving}",
+            "--verdicts=verdicts.jsonl",
+            *arguments,
+        )
+
+    def record(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.root / "verdicts.jsonl").read_text().splitlines()]
+
+    def outcomes(self) -> dict[str, str]:
+        return {line["contract"]: line["outcome"] for line in self.record() if line["kind"] == "verdict"}
+
+
+@pytest.fixture
+def bench(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    monkeypatch.delenv("CI", raising=False)
+    return Bench(pytester)
+
+
+FAULTY = with_facet(SERVED, "norms", norm_output=True)
+ENTRY = """
+[[known]]
+contract = "norms.norm_output_is_honoured"
+recipes = ["plain"]
+training = ">=0.9"
+serving = ">=0.5.23"
+cause = "norm-differs"
+reason = "it is so"
+upstream = "https://example.org/issue"
+date = 2026-11-29
+"""
+
+
+# --------------------------------------------------------------------------- outcomes
+
+
+def test_all_hold(bench: Bench) -> None:
+    result = bench.run()
+    assert result.ret == 0
+    assert set(bench.outcomes().values()) == {"holds"}
+    result.stdout.fnmatch_lines(
+        ["*speculators 0.9.0*", "*sglang 0.5.23*", "*stand-in: a stand-in*", "4 holds"]
+    )
+
+
+def test_broken_names_cause_evidence_fix_and_reproduction(bench: Bench) -> None:
+    bench.serve(FAULTY)
+    result = bench.run()
+    assert result.ret == EXIT_BROKEN
+    result.stdout.fnmatch_lines(
+        [
+            "BROKEN  norms.norm_output_is_honoured*plain*",
+            "*cause *norm-differs",
+            "*expected *norm_output not applied",
+            "*seen *norm_output applied",
+            "*fix *",
+            "*reproduce *'contracts.test_norms::test_norm_output_is_honoured?plain?'*--serving-python=*",
+            "3 holds, 1 broken",
+        ]
+    )
+    result.stdout.no_fnmatch_line("*Traceback*")
+
+
+def test_known_does_not_fail(bench: Bench) -> None:
+    bench.serve(FAULTY)
+    bench.known.write_text(ENTRY)
+    result = bench.run()
+    assert result.ret == 0
+    assert bench.outcomes()["norms.norm_output_is_honoured"] == "known"
+    result.stdout.fnmatch_lines(["KNOWN *", "*it is so", "*https://example.org/issue"])
+
+
+def test_known_for_another_cause_is_broken(bench: Bench) -> None:
+    bench.serve(FAULTY)
+    bench.known.write_text(ENTRY.replace("norm-differs", "norm-not-served"))
+    result = bench.run()
+    assert result.ret == EXIT_BROKEN
+    result.stdout.fnmatch_lines(["*known.toml records another cause here: norm-not-served"])
+
+
+def test_known_that_holds_is_fixed_and_fails(bench: Bench) -> None:
+    bench.known.write_text(ENTRY)
+    result = bench.run()
+    assert result.ret == EXIT_BROKEN
+    assert bench.outcomes()["norms.norm_output_is_honoured"] == "fixed"
+    result.stdout.fnmatch_lines(["*it holds: remove the entry*"])
+
+
+def test_known_for_other_releases_does_not_count(bench: Bench) -> None:
+    bench.serve(FAULTY)
+    bench.known.write_text(ENTRY.replace(">=0.5.23", "<0.5.23"))
+    assert bench.run().ret == EXIT_BROKEN
+
+
+def test_refusal_of_the_library_is_broken_once_and_leaves_the_rest_not_run(bench: Bench) -> None:
+    refusal = to_json(Refusal(stage="load", error="AssertionError", message="shapes"))
+    answers = {"raw/*": RAW_REFUSED, "exported/*": {"facts": to_json(DraftFacts()), "refusals": [refusal]}}
+    bench.serve(SERVED, answers=answers)
+    result = bench.run(target="contracts")
+    assert result.ret == EXIT_BROKEN
+    outcomes = bench.outcomes()
+    assert outcomes["config.draft_is_accepted"] == "broken"
+    assert outcomes["norms.norm_output_is_honoured"] == "not-run"
+    result.stdout.fnmatch_lines(["*load: AssertionError: shapes*"])
+
+
+# ------------------------------------------------------------------ ours, theirs, unknown
+
+
+def test_crashed_probe_is_an_error_and_never_broken(bench: Bench) -> None:
+    bench.serve(SERVED, steps=(HELLO, "kill"))
+    result = bench.run()
+    assert result.ret == EXIT_ERROR
+    assert set(bench.outcomes().values()) == {"error"}
+    result.stdout.fnmatch_lines(
+        ["ERROR *", "*the serving probe failed on exported/plain*SIGKILL*", "*a line of the log*"]
+    )
+
+
+def test_case_that_failed_stops_no_other(bench: Bench) -> None:
+    good = {"facts": to_json(SERVED)}
+    answers = {"raw/*": RAW_REFUSED, "exported/*": good, "exported/plain": {"error": "killed by SIGSEGV"}}
+    bench.serve(SERVED, answers=answers)
+    bench.run(k="plain or two_layers")
+    by_case = {line["case"]: line["outcome"] for line in bench.record() if line["kind"] == "verdict"}
+    assert by_case == {"plain": "error", "two_layers": "holds"}
+
+
+def test_broken_outranks_error(bench: Bench) -> None:
+    answers = {
+        "raw/*": RAW_REFUSED,
+        "exported/*": {"facts": to_json(FAULTY)},
+        "exported/plain": {"error": "died"},
+    }
+    bench.serve(SERVED, answers=answers)
+    assert bench.run(k="plain or two_layers").ret == EXIT_BROKEN
+
+
+@pytest.mark.parametrize("missing", ["serving", "training"])
+def test_missing_side_is_not_run_with_the_install_line(bench: Bench, missing: str) -> None:
+    library = {"serving": "sglang", "training": "speculators"}[missing]
+    setattr(bench, missing, fake_python(bench.root / "without", library, version=None))
+    result = bench.run()
+    assert result.ret == EXIT_NOT_RUN
+    assert set(bench.outcomes().values()) == {"not-run"}
+    result.stdout.fnmatch_lines(
+        [f"*{missing} side: {library} is not installed*pip install {library}*", "4 not-run"]
+    )
+
+
+def test_missing_serving_side_leaves_contracts_about_training(bench: Bench) -> None:
+    bench.serving = fake_python(bench.root / "without", "sglang", version=None)
+    bench.run(target="contracts.test_vocab_map")
+    by_case = {
+        (line["contract"], line["case"]): line["outcome"]
+        for line in bench.record()
+        if line["kind"] == "verdict"
+    }
+    assert by_case["vocab_map.target_ids_exist", "training/plain"] == "holds"
+    assert by_case["vocab_map.target_ids_exist", "serving/plain"] == "not-run"
+
+
+def test_require_sides_makes_a_missing_side_fail(bench: Bench) -> None:
+    bench.serving = fake_python(bench.root / "without", "sglang", version=None)
+    result = bench.run("--require-sides")
+    assert result.ret == EXIT_BROKEN
+    result.assert_outcomes(failed=4)
+
+
+def test_neither_library(bench: Bench) -> None:
+    bench.training = fake_python(bench.root / "no_training", "speculators", version=None)
+    bench.serving = fake_python(bench.root / "no_serving", "sglang", version=None)
+    result = bench.run()
+    assert result.ret == EXIT_NOT_RUN
+    result.stdout.fnmatch_lines(["*speculators is not installed*", "*sglang is not installed*"])
+
+
+def test_release_too_old(bench: Bench) -> None:
+    bench.serve(SERVED, version="0.5.2")
+    result = bench.run()
+    assert result.ret == EXIT_NOT_RUN
+    result.stdout.fnmatch_lines(["*sglang 0.5.2 is older than 0.5.23*can be judged: 0.5.23 and newer*"])
+
+
+def test_user_mistake_in_a_contract_is_an_error(bench: Bench) -> None:
+    bench.pytester.makepyfile(
+        test_own="""
+        import pytest
+
+        @pytest.mark.contracts
+        def test_own(handoff):
+            '''Own promise.'''
+            raise KeyError("slip")
+        """
+    )
+    result = bench.run(target="test_own.py")
+    assert result.ret == EXIT_ERROR
+    assert bench.outcomes() == {"own.own": "error"}
+
+
+# -------------------------------------------------------------------------- bad options
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ("--serving-python=/nowhere/python", "--serving-python: no such interpreter: /nowhere/python"),
+        ("--training-python=/nowhere/python", "--training-python: no such interpreter: /nowhere/python"),
+        ("--contracts-known=/nowhere/known.toml", "*/nowhere/known.toml*"),
+        ("--contracts-cache=/dev/null/cache", "cache folder /dev/null/cache cannot be written*"),
+    ],
+)
+def test_unusable_option_is_one_line(bench: Bench, option: str, says: str) -> None:
+    result = bench.run(option)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: {says}"])
+    assert "Traceback" not in result.stderr.str() + result.stdout.str()
+
+
+def test_unusable_option_without_a_mark_expression(bench: Bench) -> None:
+    result = bench.run("--serving-python=/nowhere/python", "-m", "")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --serving-python: no such interpreter*"])
+
+
+def test_surfaces_are_never_updated_in_ci(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", "true")
+    result = bench.run("--snapshot-update")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --snapshot-update: recorded surfaces are never updated in CI*"])
+
+
+def test_unrelated_session_is_left_alone(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import sys
+        import pytest
+
+        @pytest.fixture(params=[1, 2])
+        def recipe(request):
+            return request.param
+
+        @pytest.fixture
+        def side():
+            return "left"
+
+        def test_own_fixtures(recipe, side):
+            assert side == "left"
+            assert "contracts.judge" not in sys.modules
+            assert "pydantic" not in sys.modules
+        """
+    )
+    result = pytester.runpytest_subprocess("--serving-python=/nowhere")
+    result.assert_outcomes(passed=2)
+    result.stdout.no_fnmatch_line("*contracts ==*")
+
+
+# ------------------------------------------------------------------------------ reports
+
+
+def test_record_has_header_verdicts_and_closing_line(bench: Bench) -> None:
+    bench.run()
+    header, *verdicts, end = bench.record()
+    assert header["kind"] == "header"
+    assert header["expected"] == len(verdicts) == end["verdicts"] == 4
+    assert "sglang 0.5.23" in header["sides"]["serving"][0]
+    assert verdicts[0]["promise"].endswith(".")
+    assert [path.name for path in bench.root.glob("tmp*")] == []
+
+
+def test_session_that_stops_early_says_what_was_never_judged(bench: Bench) -> None:
+    bench.serve(replace(FAULTY, norms=replace(FAULTY.norms, fc_norm=True)))  # type: ignore[type-var]
+    result = bench.run("-x")
+    assert result.ret != 0
+    header, *verdicts, _ = bench.record()
+    assert len(verdicts) < header["expected"]
+    result.stdout.fnmatch_lines(["*of 4 contracts were never judged"])
+
+
+def test_junit_has_causes_in_properties(bench: Bench) -> None:
+    bench.serve(FAULTY)
+    bench.run("--junitxml=junit.xml")
+    cases = ET.parse(bench.root / "junit.xml").getroot().iter("testcase")
+    properties = {
+        case.attrib["name"]: {p.attrib["name"]: p.attrib["value"] for p in case.iter("property")}
+        for case in cases
+    }
+    broken = properties["test_norm_output_is_honoured[plain]"]
+    assert broken["outcome"] == "broken"
+    assert broken["cause"] == "norm-differs"
+    assert broken["fix"]
+    assert properties["test_fc_norm_is_honoured[plain]"]["outcome"] == "holds"
+
+
+def test_workers_share_one_probe_run_and_report_alike(bench: Bench) -> None:
+    bench.serve(FAULTY)
+    result = bench.run("-n2", k="plain or two_layers")
+    assert result.ret == EXIT_BROKEN
+    assert runs(bench.serving) == runs(bench.training) == 1
+    assert bench.record()[0]["expected"] == 8
+    assert list(bench.outcomes().values()).count("broken") == 1
+    result.stdout.fnmatch_lines(["*6 holds, 2 broken"])
+
+
+def test_workers_share_a_failed_probe_run(bench: Bench) -> None:
+    bench.serve(SERVED, steps=(HELLO, "kill"))
+    result = bench.run("-n2", k="plain or two_layers")
+    assert result.ret == EXIT_ERROR
+    assert runs(bench.serving) == 1
+
+
+def test_option_is_refused_before_workers_start(bench: Bench) -> None:
+    result = bench.run("-n2", "--serving-python=/nowhere/python")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+
+
+def test_words_in_verbose_mode(bench: Bench) -> None:
+    bench.serve(FAULTY)
+    result = bench.run("-v")
+    result.stdout.fnmatch_lines(
+        ["*test_fc_norm_is_honoured?plain? HOLDS*", "*test_norm_output_is_honoured?plain? BROKEN*"]
+    )
+
+
+def test_output_that_is_no_terminal_has_no_colour(bench: Bench) -> None:
+    assert "\x1b[" not in bench.run().stdout.str()
+
+
+# ---------------------------------------------------------------------- public fixtures
+
+
+def test_facets_are_fixtures_for_tests_of_ones_own(bench: Bench) -> None:
+    bench.pytester.makepyfile(
+        """
+        def test_facets(weight_names, tensor_shapes, aux_layers, vocab_map, hidden_dims, side, recipe):
+            assert "norm.weight" in weight_names.names
+            assert tensor_shapes.shapes["norm.weight"] == (64,)
+            assert aux_layers.states == (1, 4, 6)
+            assert vocab_map.mapped
+            assert hidden_dims.fc_in == 192
+
+        def test_handoff(handoff):
+            trained, served = handoff.both(lambda facts: facts.rope)
+            assert trained == served
+        """
+    )
+    result = bench.run("-v", "-m", "", target="test_facets_are_fixtures_for_tests_of_ones_own.py")
+    result.assert_outcomes(passed=3)
+    result.stdout.fnmatch_lines(
+        ["*test_facets?training-plain? PASSED*", "*test_facets?serving-plain? PASSED*"]
+    )
+
+
+# --------------------------------------------------------------------------- snapshots
+
+
+def surfaces(bench: Bench, *arguments: str) -> pytest.RunResult:
+    return bench.run(*arguments, target="contracts.test_surface")
+
+
+def test_difference_from_the_record_says_what_it_means(bench: Bench) -> None:
+    result = surfaces(bench)
+    assert result.ret == EXIT_BROKEN
+    assert bench.outcomes() == {"surface.surface_is_as_recorded": "changed"}
+    result.stdout.fnmatch_lines(
+        [
+            "CHANGED *",
+            "*as recorded in speculators 0.9.0, plain*",
+            "*rope.inverse_frequencies: *->*rotate by other angles*",
+        ]
+    )
+
+
+def test_newer_release_is_compared_with_the_newest_record(bench: Bench) -> None:
+    bench.serve(SERVED, version="0.6.0")
+    result = surfaces(bench, "-k", "serving and plain")
+    result.stdout.fnmatch_lines(["*as recorded in sglang 0.5.23, plain*"])
+
+
+def test_paths_of_fakes_do_not_leak_into_the_package() -> None:
+    releases = Path(__file__).parent.parent / "contracts" / "releases"
+    assert {path.name for path in (releases / "sglang").iterdir()} == {"0.5.23"}

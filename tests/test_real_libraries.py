@@ -1,0 +1,57 @@
+"""What the two real libraries are known to do, as far as the suite itself depends on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from contracts.recipes import RECIPES, by_name
+from contracts.verdict import Cause
+from tests.runner import broken
+
+if TYPE_CHECKING:
+    from contracts.handoff import Workbench
+
+
+def test_plain_draft_crosses_whole(real_workbench: Workbench) -> None:
+    handoff, raw = real_workbench.handoff("plain"), real_workbench.handoff("plain", "raw")
+    assert {name: verdict.cause for name, verdict in broken(handoff, raw).items()} == {
+        "config.saved_config_is_served": Cause.CONFIG_NOT_RESOLVED
+    }
+
+
+@pytest.mark.parametrize("recipe", [recipe.name for recipe in RECIPES])
+def test_refused_exactly_if_something_is_lost(real_workbench: Workbench, recipe: str) -> None:
+    """The exporter goes by recorded surfaces; the library that judges is the installed one."""
+    found = broken(real_workbench.handoff(recipe))
+    lost = set(found) - {"config.saved_config_is_served", "export.draft_can_be_expressed"}
+    assert ("export.draft_can_be_expressed" in found) == bool(lost)
+
+
+def test_every_recipe_varies_what_it_says(real_workbench: Workbench) -> None:
+    facts = {recipe.name: real_workbench.facts("training", recipe.name) for recipe in RECIPES}
+    plain = facts["plain"]
+    assert (
+        len({repr(fact) for fact in facts.values()}) == len(RECIPES) - 1
+    )  # tied embeddings differ in the target
+    assert plain.vocab_map is not None
+    assert plain.vocab_map.draft_vocab_size == 192
+    assert facts["full_vocab"].vocab_map is not None
+    assert not facts["full_vocab"].vocab_map.mapped
+    for name in ("norm_before_fc", "fc_norm", "norm_output", "norm_before_residual"):
+        norms = facts[name].norms
+        assert norms is not None
+        assert [flag for flag, value in vars(norms).items() if value] == [name]
+    for name, shown in (("qwen3_layer", "qk_norm"), ("attention_bias", "biased")):
+        attention = facts[name].attention
+        assert attention is not None
+        assert getattr(attention, shown)
+    assert facts["own_embedding"].sharing != plain.sharing
+    assert facts["rope_llama3"].rope != plain.rope
+
+
+def test_messages_of_the_library_carry_no_path_of_this_machine(real_workbench: Workbench) -> None:
+    (refusal,) = real_workbench.handoff("plain", "raw").serving_refusals
+    assert str(real_workbench.target_folder(by_name("plain").target).parent) not in refusal.message
+    assert "drafts/plain" in refusal.message
