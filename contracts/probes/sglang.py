@@ -12,7 +12,6 @@ otherwise meaningless: attention kernels are compiled) and the batch that stands
 from __future__ import annotations
 
 import os
-import re
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,17 +32,11 @@ from contracts.facts import (
     VocabMap,
     WeightNames,
 )
-from contracts.probes.dataflow import Dataflow, Names
+from contracts.probes import sglang_meta as meta
+from contracts.probes.dataflow import Names
 from contracts.probes.kernels import sgl_kernel, torchvision_ops
 from contracts.probes.recording import record_reads
 from contracts.probes.stream import Refusals
-
-TOKENS = 3
-"""Rows of the batch that runs on the meta device; any number does."""
-STATE = "<target state>"
-"""Name that the delivered hidden state carries through the draft."""
-
-_LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 
 
 def setup() -> tuple[str, ...]:
@@ -117,7 +110,7 @@ class Session:
         from sglang.srt.server_args import prepare_server_args
         from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 
-        arguments = prepare_server_args(_command_line(target, draft, server_args))
+        arguments = prepare_server_args(meta.command_line(target, draft, server_args))
         runtime_context.publish(
             arguments,
             role="scheduler",
@@ -140,12 +133,12 @@ class Session:
 
     def load_target(self) -> None:
         """The target, by its real class and loader."""
-        self.target, _ = _load(self.target_config)
+        self.target, _ = meta.load(self.target_config)
 
     def load_draft(self) -> None:
         """The draft, by its real class and loader, watched."""
         record_reads(self.draft_config.hf_config, self.seen_keys)
-        self.draft, self.loading = _load(self.draft_config)
+        self.draft, self.loading = meta.load(self.draft_config)
 
     def share(self) -> None:
         """The draft worker's own token map, embedding and head."""
@@ -154,7 +147,7 @@ class Session:
         self.own_embedding = self.draft.model.embed_tokens.weight
         self.own_head = self.draft.lm_head.weight
         runner = SimpleNamespace(
-            model=self.target, model_config=self.target_config, load_config=_load_config()
+            model=self.target, model_config=self.target_config, load_config=meta.load_config()
         )
         worker = SimpleNamespace(
             speculative_algorithm=self.algorithm,
@@ -184,7 +177,7 @@ class Session:
             dflash_target_layer_ids=config.dflash_target_layer_ids,
             is_dspark=config.is_dspark,
         )
-        output, flow = _forward(self.target)
+        output, flow = meta.forward(self.target)
         self.delivered = output.hidden_states
         self.delivered_parts = flow.parts(output.hidden_states)
 
@@ -195,7 +188,7 @@ class Session:
         before it is part of the residual.
         """
         assert self.delivered is not None
-        output, flow = _forward(self.draft, state=self.delivered)
+        output, flow = meta.forward(self.draft, state=self.delivered)
         self.logits_from = flow.origins(output.next_token_logits)
         self.recurrent_from = flow.origins(output.hidden_states)
         self.recurrent_width = output.hidden_states.shape[-1]
@@ -205,7 +198,7 @@ class Session:
             )
             for layer in self.draft.model.layers
         ]
-        muted, flow = _forward(self.draft, state=self.delivered, mute=True)
+        muted, flow = meta.forward(self.draft, state=self.delivered, mute=True)
         self.residual_from = flow.origins(muted.hidden_states)
         for hook in hooks:
             hook.remove()
@@ -222,7 +215,7 @@ class Session:
         ran = bool(self.logits_from)
         return DraftFacts(
             architecture=type(self.draft).__name__,
-            reads_target_state=STATE in self.logits_from if ran else None,
+            reads_target_state=meta.STATE in self.logits_from if ran else None,
             config_keys=self._config_keys(),
             weight_names=self._weight_names() if ran else None,
             tensor_shapes=self._tensor_shapes(),
@@ -278,10 +271,10 @@ class Session:
         ids = self.capture_config.eagle_aux_hidden_state_layer_ids
         captured = self.capture_config.eagle_use_aux_hidden_state
         return AuxLayers(
-            states=tuple(_hidden_state_index(origins) for _, origins in self.delivered_parts),
+            states=tuple(meta.hidden_state_index(origins) for _, origins in self.delivered_parts),
             layer_ids=tuple(ids) if captured and ids is not None else None,
             num_layers=self.target_config.hf_text_config.num_hidden_layers,
-            final_norm=any(_after_final_norm(origins) for _, origins in self.delivered_parts),
+            final_norm=any(meta.after_final_norm(origins) for _, origins in self.delivered_parts),
         )
 
     def _vocab_map(self) -> VocabMap:
@@ -345,113 +338,3 @@ class Session:
         embedding: Owner = "target" if self._is_targets(self.draft.model.embed_tokens.weight) else "draft"
         head: Owner = "target" if self._is_targets(self.draft.lm_head.weight) else "draft"
         return Sharing(embedding=embedding, head=head)
-
-
-def _command_line(target: str, draft: str, further: list[str]) -> list[str]:
-    """The server's command line, as a user of EAGLE-3 on a CPU writes it."""
-    return [
-        *("--model-path", target, "--speculative-draft-model-path", draft),
-        *("--speculative-algorithm", "EAGLE3", "--speculative-num-steps", "3"),
-        *("--speculative-eagle-topk", "1", "--speculative-num-draft-tokens", "4"),
-        *("--device", "cpu", "--skip-tokenizer-init", "--log-level", "error", "--mem-fraction-static", "0.1"),
-        *further,
-    ]
-
-
-class _Loading:
-    """What was offered to a model's loader and where it went."""
-
-    def __init__(self, model: torch.nn.Module) -> None:
-        self.offered: list[str] = []
-        self.flow = Dataflow(destinations=model.named_parameters())
-
-
-def _load_config() -> Any:
-    from sglang.srt.configs.load_config import LoadConfig
-
-    return LoadConfig(load_format="auto", model_loader_extra_config={"enable_multithread_load": False})
-
-
-def _load(config: Any) -> tuple[Any, _Loading]:
-    """Build a model on the meta device and load its checkpoint with the library's own loader."""
-    from sglang.srt.model_loader.loader import (
-        _get_quantization_config,
-        _initialize_model,
-        get_model_loader,
-    )
-    from sglang.srt.model_loader.utils import set_default_torch_dtype
-
-    load_config = _load_config()
-    loader = get_model_loader(load_config=load_config, model_config=config)
-    with set_default_torch_dtype(config.dtype):
-        with torch.device("meta"):
-            model = _initialize_model(config, load_config, _get_quantization_config(config, load_config))
-        loading = _Loading(model)
-
-        def offered() -> Any:
-            for name, weight in loader._get_all_weights(config, model):
-                loading.offered.append(name)
-                loading.flow.name(weight, name)
-                yield name, weight
-
-        with loading.flow:
-            loader.load_weights_only(model, offered(), torch.device("meta"))
-    return model.eval(), loading
-
-
-class _MetaAttention:
-    """Output of the right shape that depends on queries, keys and values, or on nothing when muted."""
-
-    def __init__(self, *, mute: bool) -> None:
-        self.mute = mute
-
-    def forward(self, q: Any, k: Any, v: Any, layer: Any, *_: Any, **__: Any) -> torch.Tensor:
-        rows = q.shape[0]
-        shape = (rows, layer.tp_q_head_num * layer.v_head_dim)
-        if self.mute:
-            return torch.zeros(shape, dtype=q.dtype, device=q.device)
-        mixed = sum(tensor.reshape(rows, -1).sum(-1, keepdim=True) for tensor in (q, k, v))
-        assert isinstance(mixed, torch.Tensor)
-        return mixed.expand(shape).contiguous()
-
-
-def _forward(model: Any, *, state: torch.Tensor | None = None, mute: bool = False) -> tuple[Any, Dataflow]:
-    """One decode step of `model` on the meta device, watched, returning all hidden states."""
-    from sglang.srt.model_executor.forward_batch_info import CaptureHiddenMode, ForwardBatch, ForwardMode
-    from sglang.srt.model_executor.forward_context import ForwardContext, forward_context
-
-    def numbers() -> torch.Tensor:
-        return torch.zeros(TOKENS, dtype=torch.int64, device="meta")
-
-    batch = ForwardBatch(
-        forward_mode=ForwardMode.DECODE,
-        batch_size=TOKENS,
-        input_ids=numbers(),
-        req_pool_indices=numbers(),
-        seq_lens=numbers(),
-        out_cache_loc=numbers(),
-        seq_lens_sum=TOKENS,
-        positions=numbers(),
-        capture_hidden_mode=CaptureHiddenMode.FULL,
-        spec_info=None if state is None else SimpleNamespace(hidden_states=state),
-    )
-    flow = Dataflow()
-    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
-        flow.name(tensor, name)
-    if state is not None:
-        flow.name(state, STATE)
-    attention = _MetaAttention(mute=mute)
-    with torch.no_grad(), flow, forward_context(ForwardContext(attn_backend=attention)):
-        return model.forward(batch.input_ids, batch.positions, batch), flow
-
-
-def _hidden_state_index(origins: Names) -> int:
-    """How many decoder layers stand behind a hidden state: transformers' `hidden_states` index."""
-    layers = {int(match[1]) for name in origins if (match := _LAYER.search(name))}
-    if layers != set(range(len(layers))):
-        raise NotImplementedError(f"a hidden state that depends on layers {sorted(layers)} only")
-    return len(layers)
-
-
-def _after_final_norm(origins: Names) -> bool:
-    return any(name.endswith("norm.weight") and not _LAYER.search(name) for name in origins)

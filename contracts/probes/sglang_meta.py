@@ -1,0 +1,130 @@
+"""Runs one sglang model on the meta device: built and loaded by the library, watched, one decode step."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from contracts.probes.dataflow import Dataflow, Names
+
+TOKENS = 3
+"""Rows of the batch that runs on the meta device; any number does."""
+STATE = "<target state>"
+"""Name that the delivered hidden state carries through the draft."""
+
+_LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
+
+
+def command_line(target: str, draft: str, further: list[str]) -> list[str]:
+    """The server's command line, as a user of EAGLE-3 on a CPU writes it."""
+    return [
+        *("--model-path", target, "--speculative-draft-model-path", draft),
+        *("--speculative-algorithm", "EAGLE3", "--speculative-num-steps", "3"),
+        *("--speculative-eagle-topk", "1", "--speculative-num-draft-tokens", "4"),
+        *("--device", "cpu", "--skip-tokenizer-init", "--log-level", "error", "--mem-fraction-static", "0.1"),
+        *further,
+    ]
+
+
+class Loading:
+    """What was offered to a model's loader and where it went."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self.offered: list[str] = []
+        self.flow = Dataflow(destinations=model.named_parameters())
+
+
+def load_config() -> Any:
+    """How the library is told to load: as by default, in one thread."""
+    from sglang.srt.configs.load_config import LoadConfig
+
+    return LoadConfig(load_format="auto", model_loader_extra_config={"enable_multithread_load": False})
+
+
+def load(config: Any) -> tuple[Any, Loading]:
+    """Build a model on the meta device and load its checkpoint with the library's own loader."""
+    from sglang.srt.model_loader.loader import (
+        _get_quantization_config,
+        _initialize_model,
+        get_model_loader,
+    )
+    from sglang.srt.model_loader.utils import set_default_torch_dtype
+
+    configuration = load_config()
+    loader = get_model_loader(load_config=configuration, model_config=config)
+    with set_default_torch_dtype(config.dtype):
+        with torch.device("meta"):
+            model = _initialize_model(config, configuration, _get_quantization_config(config, configuration))
+        loading = Loading(model)
+
+        def offered() -> Any:
+            for name, weight in loader._get_all_weights(config, model):
+                loading.offered.append(name)
+                loading.flow.name(weight, name)
+                yield name, weight
+
+        with loading.flow:
+            loader.load_weights_only(model, offered(), torch.device("meta"))
+    return model.eval(), loading
+
+
+class _MetaAttention:
+    """Output of the right shape that depends on queries, keys and values, or on nothing when muted."""
+
+    def __init__(self, *, mute: bool) -> None:
+        self.mute = mute
+
+    def forward(self, q: Any, k: Any, v: Any, layer: Any, *_: Any, **__: Any) -> torch.Tensor:
+        rows = q.shape[0]
+        shape = (rows, layer.tp_q_head_num * layer.v_head_dim)
+        if self.mute:
+            return torch.zeros(shape, dtype=q.dtype, device=q.device)
+        mixed = sum(tensor.reshape(rows, -1).sum(-1, keepdim=True) for tensor in (q, k, v))
+        assert isinstance(mixed, torch.Tensor)
+        return mixed.expand(shape).contiguous()
+
+
+def forward(model: Any, *, state: torch.Tensor | None = None, mute: bool = False) -> tuple[Any, Dataflow]:
+    """One decode step of `model` on the meta device, watched, returning all hidden states."""
+    from sglang.srt.model_executor.forward_batch_info import CaptureHiddenMode, ForwardBatch, ForwardMode
+    from sglang.srt.model_executor.forward_context import ForwardContext, forward_context
+
+    def numbers() -> torch.Tensor:
+        return torch.zeros(TOKENS, dtype=torch.int64, device="meta")
+
+    batch = ForwardBatch(
+        forward_mode=ForwardMode.DECODE,
+        batch_size=TOKENS,
+        input_ids=numbers(),
+        req_pool_indices=numbers(),
+        seq_lens=numbers(),
+        out_cache_loc=numbers(),
+        seq_lens_sum=TOKENS,
+        positions=numbers(),
+        capture_hidden_mode=CaptureHiddenMode.FULL,
+        spec_info=None if state is None else SimpleNamespace(hidden_states=state),
+    )
+    flow = Dataflow()
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        flow.name(tensor, name)
+    if state is not None:
+        flow.name(state, STATE)
+    attention = _MetaAttention(mute=mute)
+    with torch.no_grad(), flow, forward_context(ForwardContext(attn_backend=attention)):
+        return model.forward(batch.input_ids, batch.positions, batch), flow
+
+
+def hidden_state_index(origins: Names) -> int:
+    """How many decoder layers stand behind a hidden state: transformers' `hidden_states` index."""
+    layers = {int(match[1]) for name in origins if (match := _LAYER.search(name))}
+    if layers != set(range(len(layers))):
+        raise NotImplementedError(f"a hidden state that depends on layers {sorted(layers)} only")
+    return len(layers)
+
+
+def after_final_norm(origins: Names) -> bool:
+    """Whether a hidden state has passed the model's final norm."""
+    return any(name.endswith("norm.weight") and not _LAYER.search(name) for name in origins)
