@@ -65,7 +65,7 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
     if refusals.items:
         return DraftFacts()
     with refusals.stage("load"):
-        session.load_target()
+        session.build_target()
         session.load_draft()
     if refusals.items:
         return session.facts_of_config()
@@ -131,14 +131,15 @@ class Session:
         )
         self.draft_config = self.capture_config.draft_model_config
 
-    def load_target(self) -> None:
-        """The target, by its real class and loader."""
-        self.target, _ = meta.load(self.target_config)
+    def build_target(self) -> None:
+        """The target, by its real class; its weights say nothing about the interface."""
+        self.target = meta.build(self.target_config)
 
     def load_draft(self) -> None:
         """The draft, by its real class and loader, watched."""
         record_reads(self.draft_config.hf_config, self.seen_keys)
-        self.draft, self.loading = meta.load(self.draft_config)
+        self.draft = meta.build(self.draft_config)
+        self.loading = meta.load(self.draft_config, self.draft)
 
     def share(self) -> None:
         """The draft worker's own token map, embedding and head."""

@@ -44,31 +44,38 @@ def load_config() -> Any:
     return LoadConfig(load_format="auto", model_loader_extra_config={"enable_multithread_load": False})
 
 
-def load(config: Any) -> tuple[Any, Loading]:
-    """Build a model on the meta device and load its checkpoint with the library's own loader."""
-    from sglang.srt.model_loader.loader import (
-        _get_quantization_config,
-        _initialize_model,
-        get_model_loader,
-    )
+def build(config: Any) -> Any:
+    """Build a model on the meta device by the class that the library resolves to; loads nothing."""
+    from sglang.srt.model_loader.loader import _get_quantization_config, _initialize_model
     from sglang.srt.model_loader.utils import set_default_torch_dtype
 
     configuration = load_config()
-    loader = get_model_loader(load_config=configuration, model_config=config)
-    with set_default_torch_dtype(config.dtype):
-        with torch.device("meta"):
-            model = _initialize_model(config, configuration, _get_quantization_config(config, configuration))
-        loading = Loading(model)
+    quantization = _get_quantization_config(config, configuration)
+    with set_default_torch_dtype(config.dtype), torch.device("meta"):
+        return _initialize_model(config, configuration, quantization).eval()
 
-        def offered() -> Any:
-            for name, weight in loader._get_all_weights(config, model):
-                loading.offered.append(name)
-                loading.flow.name(weight, name)
-                yield name, weight
 
-        with loading.flow:
-            loader.load_weights_only(model, offered(), torch.device("meta"))
-    return model.eval(), loading
+def load(config: Any, model: Any) -> Loading:
+    """Load a checkpoint into a model on the meta device with the library's own loader, watched.
+
+    The loader opens the files and hands out memory-mapped tensors, whose pages a copy to the meta device
+    never touches.
+    """
+    from sglang.srt.model_loader.loader import get_model_loader
+    from sglang.srt.model_loader.utils import set_default_torch_dtype
+
+    loader = get_model_loader(load_config=load_config(), model_config=config)
+    loading = Loading(model)
+
+    def offered() -> Any:
+        for name, weight in loader._get_all_weights(config, model):
+            loading.offered.append(name)
+            loading.flow.name(weight, name)
+            yield name, weight
+
+    with set_default_torch_dtype(config.dtype), loading.flow:
+        loader.load_weights_only(model, offered(), torch.device("meta"))
+    return loading
 
 
 class _MetaAttention:
