@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict, ValidationError
+
 from contracts import records
-from contracts.checkpoint import Checkpoint, read
+from contracts.checkpoint import Checkpoint, CheckpointError, read
 from contracts.facts import DraftFacts
 from contracts.verdict import Cause
 
@@ -34,6 +36,47 @@ WINDOW_ARGUMENT = "--speculative-draft-window-size"
 _FIRST_LAYER = re.compile(r"^layers\.0\.")
 _LATER_INPUT_NORM = re.compile(r"^(layers\.[1-9]\d*)\.input_layernorm\.")
 _NUMBER = re.compile(r"\d+")
+
+
+class SavedConfig(BaseModel):
+    """The keys of a config.json saved by speculators that export reads; all others are left alone."""
+
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    transformer_layer_config: dict[str, Any]
+    eagle_aux_hidden_state_layer_ids: list[int] | None = None
+    """Hidden-state indices, as speculators numbers layers since 0.5."""
+    draft_vocab_size: int
+    norm_before_fc: bool = False
+    fc_norm: bool = False
+    norm_output: bool = False
+    norm_before_residual: bool = False
+    embed_requires_grad: bool = False
+    dtype: str | None = None
+
+    @property
+    def window(self) -> int | None:
+        """Positions that sliding layers attend to, if there are such layers."""
+        layer = self.transformer_layer_config
+        sliding = "sliding_attention" in (layer.get("layer_types") or ())
+        return layer.get("sliding_window") if sliding else None
+
+    @classmethod
+    def of(cls, source: Checkpoint) -> SavedConfig:
+        """Check the config of a checkpoint.
+
+        Raises:
+            CheckpointError: it is not one that speculators saved.
+
+        """
+        try:
+            return cls.model_validate(dict(source.config))
+        except ValidationError as error:
+            first = error.errors()[0]
+            key = ".".join(str(part) for part in first["loc"])
+            raise CheckpointError(
+                f"{source.path / 'config.json'}: not a draft saved by speculators ({key}: {first['msg']})"
+            ) from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,17 +173,18 @@ def export_draft(draft: Path, folder: Path, *, serving: str) -> Plan:
 
 def plan(source: Checkpoint, dialect: Dialect) -> Plan:
     """Decide how `source`, a draft in the format of speculators >= 0.5, is written in `dialect`."""
+    saved = SavedConfig.of(source)
     renames = {name: exported_name(name) for name in source.tensors if name not in DERIVED}
-    window, window_refusals = _window(source.config)
+    window, window_refusals = _window(saved)
     return Plan(
         source=source,
-        config=_flat_config(source.config, dialect),
+        config=_flat_config(saved, dialect),
         renames=renames,
         refusals=(
-            *_refused_flags(source.config, dialect),
+            *_refused_flags(saved, dialect),
             *_refused_tensors(renames, dialect),
-            *_refused_layers(source.config, dialect),
-            *_refused_embedding(source.config, dialect),
+            *_refused_layers(saved, dialect),
+            *_refused_embedding(saved, dialect),
             *window_refusals,
         ),
         server_args=window,
@@ -195,19 +239,19 @@ def exported_name(name: str) -> str:
     return _LATER_INPUT_NORM.sub(r"\1.hidden_norm.", name)
 
 
-def _flat_config(config: Mapping[str, Any], dialect: Dialect) -> dict[str, Any]:
+def _flat_config(saved: SavedConfig, dialect: Dialect) -> dict[str, Any]:
     """A config.json with everything where a serving release looks for it."""
-    layer = config.get("transformer_layer_config") or {}
-    flags = {flag: bool(config.get(flag, False)) for flag in NORM_FLAGS}
-    ids = [index - dialect.id_shift for index in config.get("eagle_aux_hidden_state_layer_ids") or ()]
+    layer = saved.transformer_layer_config
+    flags = {flag: getattr(saved, flag) for flag in NORM_FLAGS}
+    ids = [index - dialect.id_shift for index in saved.eagle_aux_hidden_state_layer_ids or ()]
     return {
         **{key: layer[key] for key in LAYER_KEYS if key in layer},
         **_rope(layer),
         **flags,
         "architectures": [dialect.architecture],
         "model_type": "llama",
-        "draft_vocab_size": config.get("draft_vocab_size"),
-        "dtype": config.get("dtype") or config.get("torch_dtype"),
+        "draft_vocab_size": saved.draft_vocab_size,
+        "dtype": saved.dtype,
         "tie_word_embeddings": False,  # speculators always saves a head of the draft's own
         "num_aux_hidden_states": len(ids) or None,
         "eagle_config": {
@@ -230,25 +274,24 @@ def _rope(layer: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _window(config: Mapping[str, Any]) -> tuple[tuple[str, ...], list[Refusal]]:
+def _window(saved: SavedConfig) -> tuple[tuple[str, ...], list[Refusal]]:
     """Server arguments for the trained attention window.
 
     sglang gives one window to all draft layers, on the command line, and counts the positions before a
     token's own; training counts its own too.
     """
-    layer = config.get("transformer_layer_config") or {}
-    kinds = set(layer.get("layer_types") or ())
-    if "sliding_attention" not in kinds:
+    if saved.window is None:
         return (), []
+    kinds = set(saved.transformer_layer_config["layer_types"])
     if len(kinds) > 1:
         return (), [Refusal(cause=Cause.WINDOW_DIFFERS, what=f"layer_types: {sorted(kinds)} in one draft")]
-    return (WINDOW_ARGUMENT, str(layer["sliding_window"] - 1)), []
+    return (WINDOW_ARGUMENT, str(saved.window - 1)), []
 
 
-def _refused_flags(config: Mapping[str, Any], dialect: Dialect) -> list[Refusal]:
+def _refused_flags(saved: SavedConfig, dialect: Dialect) -> list[Refusal]:
     if dialect.config_keys is None:
         return []
-    asked = [flag for flag in NORM_FLAGS if config.get(flag) and flag not in dialect.config_keys]
+    asked = [flag for flag in NORM_FLAGS if getattr(saved, flag) and flag not in dialect.config_keys]
     return [Refusal(cause=Cause.NORM_NOT_SERVED, what=f"{flag}: true") for flag in asked]
 
 
@@ -259,12 +302,12 @@ def _refused_tensors(renames: Mapping[str, str], dialect: Dialect) -> list[Refus
     return [Refusal(cause=Cause.NOT_EXPRESSIBLE, what=name) for name in lost]
 
 
-def _refused_layers(config: Mapping[str, Any], dialect: Dialect) -> list[Refusal]:
-    states = config.get("eagle_aux_hidden_state_layer_ids")
+def _refused_layers(saved: SavedConfig, dialect: Dialect) -> list[Refusal]:
+    states = saved.eagle_aux_hidden_state_layer_ids
     if not states:
         what = "eagle_aux_hidden_state_layer_ids: not in config.json"
         return [Refusal(cause=Cause.WRONG_LAYERS, what=what)]
-    if list(states) != sorted(states):
+    if states != sorted(states):
         return [Refusal(cause=Cause.LAYER_ORDER, what=f"eagle_aux_hidden_state_layer_ids: {states}")]
     if min(states) < dialect.id_shift:
         return [
@@ -273,8 +316,8 @@ def _refused_layers(config: Mapping[str, Any], dialect: Dialect) -> list[Refusal
     return []
 
 
-def _refused_embedding(config: Mapping[str, Any], dialect: Dialect) -> list[Refusal]:
-    if config.get("embed_requires_grad") and dialect.shares_embedding:
+def _refused_embedding(saved: SavedConfig, dialect: Dialect) -> list[Refusal]:
+    if saved.embed_requires_grad and dialect.shares_embedding:
         return [Refusal(cause=Cause.EMBEDDING_REPLACED, what="embed_requires_grad: true")]
     return []
 

@@ -181,13 +181,18 @@ class Workbench:
         ]
         return side.run(cases, self._cache, progress=self._report("training"), **self._options)
 
-    def _training_facts(self, recipe: str) -> DraftFacts:
+    def training_refusals(self, recipe: str) -> tuple[Refusal, ...]:
+        """What the training library raised instead of building and saving a recipe's draft."""
         self.side("training")
-        result = _observed(self._trained.results[recipe], "training")
-        if result.refusals:
-            raise NotRun(f"the training side refused the recipe: {describe(result.refusals)}")
-        assert result.facts is not None
-        return result.facts
+        return _observed(self._trained.results[recipe], "training").refusals
+
+    def _training_facts(self, recipe: str) -> DraftFacts:
+        refusals = self.training_refusals(recipe)
+        if refusals:
+            raise NotRun(f"the training side refused the recipe: {describe(refusals)}")
+        facts = self._trained.results[recipe].facts
+        assert facts is not None
+        return facts
 
     def draft_folder(self, recipe: str, kind: Kind = "raw") -> Path:
         """The checkpoint that training saved, or its export."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -59,6 +60,8 @@ class Judge:
         option = config.option
         pythons: dict[SideName, str] = {"training": option.training_python, "serving": option.serving_python}
         cache = Path(option.contracts_cache or user_cache_path("contracts"))
+        if option.verdicts is not None and not os.access(option.verdicts.resolve().parent, os.W_OK):
+            raise Unusable(f"--verdicts: cannot write to {option.verdicts}; name an existing folder")
         worker = getattr(config, "workerinput", None)
         try:
             make_folder(cache)
@@ -245,7 +248,6 @@ def write_record(file: Path, judge: Judge, reports: Sequence[Any]) -> None:
     for verdict in sorted(verdicts, key=lambda v: (v.contract, v.case)):
         lines.append({"kind": "verdict", **{k: v for k, v in asdict(verdict).items() if v is not None}})
     lines.append({"kind": "end", "verdicts": len(verdicts)})
-    file.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False, encoding="utf-8") as partial:
         partial.writelines(json.dumps(line) + "\n" for line in lines)
     Path(partial.name).replace(file)

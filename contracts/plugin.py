@@ -11,6 +11,7 @@ has this package installed pays nothing.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import uuid
 from collections.abc import Generator
@@ -89,7 +90,8 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(
             "--snapshot-update: recorded surfaces are never updated in CI; update and commit"
         )
-    if MARK in (getattr(config.option, "markexpr", "") or "") and not hasattr(config, "workerinput"):
+    asked_for = re.search(rf"(?<!not )\b{MARK}\b", getattr(config.option, "markexpr", "") or "")
+    if asked_for and not hasattr(config, "workerinput"):
         _judge(config)
 
 
@@ -123,7 +125,8 @@ def is_contract(item: pytest.Item) -> bool:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Count what should run, and check the options if contracts were collected without `-m`."""
     expected = sum(map(is_contract, session.items))
-    if expected:
+    only_listing = any(getattr(session.config.option, name, False) for name in ("collectonly", "setupplan"))
+    if expected and not only_listing:
         _judge(session.config).expect(expected)
 
 

@@ -2,10 +2,18 @@
 
 import pytest
 
-from contracts.handoff import Handoff, describe
+from contracts.handoff import Handoff, Workbench, describe
+from contracts.recipes import Recipe
 from contracts.verdict import Broken, Cause
 
 pytestmark = pytest.mark.contracts
+
+
+def test_draft_can_be_trained(workbench: Workbench, recipe: Recipe) -> None:
+    """The training library builds and saves the draft without raising."""
+    refusals = workbench.training_refusals(recipe.name)
+    if refusals:
+        raise Broken(Cause.RECIPE_REFUSED, expected="no exception from the library", seen=describe(refusals))
 
 
 def test_saved_config_is_served(raw_handoff: Handoff) -> None:

@@ -42,6 +42,12 @@ class Cause(StrEnum):
         "The serving library cannot make a draft model out of this config.json.",
         'Export the draft first: contracts.export.export_draft(draft, folder, serving="0.5.23").',
     )
+    RECIPE_REFUSED = (
+        "recipe-refused",
+        "The training library raised while it built or saved the draft.",
+        "Read the message: it is the library's own. If the release renamed or dropped an option, the recipe "
+        "or the probe has to follow.",
+    )
     DRAFT_REFUSED = (
         "draft-refused",
         "The serving library raised while it resolved, loaded or ran the draft.",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import contracts
-from contracts.facts import DraftFacts
+from contracts.facts import DraftFacts, Refusal
 from contracts.handoff import Handoff, NotRun
 from contracts.verdict import Broken
 
@@ -27,11 +27,13 @@ def all_contracts() -> dict[str, Callable[..., None]]:
     return found
 
 
-def broken(handoff: Handoff, raw: Handoff | None = None, snapshot: Any = None) -> dict[str, Broken]:
+def broken(
+    handoff: Handoff, raw: Handoff | None = None, snapshot: Any = None, workbench: Any = None
+) -> dict[str, Broken]:
     """The contracts that do not hold for a handoff, each with its first verdict."""
     failures = {}
     for contract, function in all_contracts().items():
-        for arguments in _arguments(function, handoff, raw or handoff, snapshot):
+        for arguments in _arguments(function, handoff, raw or handoff, snapshot, workbench):
             try:
                 function(**arguments)
             except Broken as verdict:
@@ -42,7 +44,7 @@ def broken(handoff: Handoff, raw: Handoff | None = None, snapshot: Any = None) -
 
 
 def _arguments(
-    function: Callable[..., None], handoff: Handoff, raw: Handoff, snapshot: Any
+    function: Callable[..., None], handoff: Handoff, raw: Handoff, snapshot: Any, workbench: Any
 ) -> Iterator[dict[str, Any]]:
     names = inspect.signature(function).parameters
     if set(names) & {*FACETS, "draft_facts"}:
@@ -52,13 +54,25 @@ def _arguments(
                 "draft_facts": facts,
                 "side": side,
                 "surface_snapshot": snapshot or _AsRecorded(),
-                "workbench": None,
+                "workbench": TrainingSide(),
                 "recipe": handoff.recipe,
             }
             if all(offered[name] is not None for name in set(names) & set(FACETS)):
                 yield {name: offered[name] for name in names}
+    elif "workbench" in names:
+        yield {"workbench": workbench or TrainingSide(), "recipe": handoff.recipe}
     else:
         yield {name: {"handoff": handoff, "raw_handoff": raw}[name] for name in names}
+
+
+class TrainingSide:
+    """A workbench whose training side raised what it is given."""
+
+    def __init__(self, *refusals: Refusal) -> None:
+        self._refusals = refusals
+
+    def training_refusals(self, recipe: str) -> tuple[Refusal, ...]:
+        return self._refusals
 
 
 class _AsRecorded:

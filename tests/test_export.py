@@ -175,3 +175,29 @@ def test_never_overwrites(tmp_path: Path) -> None:
 def test_release_without_record_is_treated_as_the_newest_before_it(tmp_path: Path) -> None:
     planned = export.export_draft(saved(tmp_path / "draft"), tmp_path / "exported", serving="0.6.0")
     assert planned.config["architectures"] == ["LlamaForCausalLMEagle3"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"transformer_layer_config": None}, "transformer_layer_config"),
+        ({"draft_vocab_size": None}, "draft_vocab_size"),
+        ({"eagle_aux_hidden_state_layer_ids": ["1", "2"]}, "eagle_aux_hidden_state_layer_ids"),
+        ({"norm_output": "yes"}, "norm_output"),
+    ],
+)
+def test_config_that_speculators_did_not_write_is_one_line(changes: dict[str, Any], says: str) -> None:
+    odd = replace(checkpoint(), config=saved_config() | changes)
+    with pytest.raises(
+        checkpoints.CheckpointError, match=f"not a draft saved by speculators .{says}"
+    ) as error:
+        export.plan(odd, DIALECT)
+    assert "\n" not in str(error.value)
+
+
+def test_draft_of_another_format_is_one_line(tmp_path: Path) -> None:
+    draft = saved(tmp_path / "draft")
+    (draft / "config.json").write_text('{"model_type": "llama"}')
+    with pytest.raises(checkpoints.CheckpointError, match="not a draft saved by speculators"):
+        export.export_draft(draft, tmp_path / "exported", serving="0.5.23")
+    assert not (tmp_path / "exported").exists()

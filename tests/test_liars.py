@@ -13,7 +13,7 @@ from contracts.handoff import Handoff
 from contracts.snapshots import SurfaceSnapshot
 from contracts.verdict import Cause
 from tests.facts import HANDOFF, RENAMES, SERVED, SHAPES, TRAINED, with_facet
-from tests.runner import all_contracts, broken
+from tests.runner import TrainingSide, all_contracts, broken
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class Liar:
     handoff: Handoff = HANDOFF
     raw: Handoff = HANDOFF
     snapshot: Any = None
+    workbench: Any = None
 
 
 def serving(facet: str, **changes: Any) -> Handoff:
@@ -77,6 +78,7 @@ class OtherRecord(SurfaceSnapshot):
 
 WITHOUT_NORM = {name: exported for name, exported in RENAMES.items() if name != "norm.weight"}
 CONSUMED_WITHOUT_NORM = tuple(WITHOUT_NORM.values())
+BUILD = Refusal(stage="build", error="TypeError", message="unexpected keyword argument 'fc_norm'")
 RESOLVE = Refusal(stage="resolve", error="ValueError", message="Unrecognized model")
 FORWARD = Refusal(stage="forward", error="RuntimeError", message="shapes do not fit")
 
@@ -102,6 +104,7 @@ LIARS = (
         Cause.LAYER_OUT_OF_RANGE,
         both("aux_layers", states=(1, 4, 9)),
     ),
+    Liar("config.draft_can_be_trained", Cause.RECIPE_REFUSED, workbench=TrainingSide(BUILD)),
     Liar(
         "config.saved_config_is_served",
         Cause.CONFIG_NOT_RESOLVED,
@@ -198,13 +201,13 @@ def test_honest_sides_break_nothing() -> None:
 
 @pytest.mark.parametrize("liar", LIARS, ids=lambda liar: liar.contract)
 def test_liar_breaks_its_contract_and_no_other(liar: Liar) -> None:
-    failures = broken(liar.handoff, liar.raw, liar.snapshot)
+    failures = broken(liar.handoff, liar.raw, liar.snapshot, liar.workbench)
     assert {contract: verdict.cause for contract, verdict in failures.items()} == {liar.contract: liar.cause}
 
 
 @pytest.mark.parametrize("liar", LIARS, ids=lambda liar: liar.contract)
 def test_verdict_names_evidence_and_fix(liar: Liar) -> None:
-    verdict = broken(liar.handoff, liar.raw, liar.snapshot)[liar.contract]
+    verdict = broken(liar.handoff, liar.raw, liar.snapshot, liar.workbench)[liar.contract]
     assert verdict.expected
     assert verdict.seen
     assert verdict.expected != verdict.seen

@@ -267,6 +267,7 @@ def test_user_mistake_in_a_contract_is_an_error(bench: Bench) -> None:
     [
         ("--serving-python=/nowhere/python", "--serving-python: no such interpreter: /nowhere/python"),
         ("--training-python=/nowhere/python", "--training-python: no such interpreter: /nowhere/python"),
+        ("--verdicts=/nowhere/verdicts.jsonl", "--verdicts: cannot write to /nowhere/verdicts.jsonl*"),
         ("--contracts-known=/nowhere/known.toml", "*/nowhere/known.toml*"),
         ("--contracts-cache=/dev/null/cache", "cache folder /dev/null/cache cannot be written*"),
     ],
@@ -373,6 +374,37 @@ def test_workers_share_a_failed_probe_run(bench: Bench) -> None:
 def test_option_is_refused_before_workers_start(bench: Bench) -> None:
     result = bench.run("-n2", "--serving-python=/nowhere/python")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
+
+
+def test_listing_contracts_judges_nothing(bench: Bench) -> None:
+    result = bench.run("--collect-only", "-q")
+    assert result.ret == 0
+    assert runs(bench.training) == 0
+    result.stdout.no_fnmatch_line("*never judged*")
+
+
+def test_leaving_contracts_out_asks_for_no_side(bench: Bench) -> None:
+    result = bench.run("-m", "not contracts", "--serving-python=/nowhere")
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+def test_recipe_that_the_training_library_refuses_is_broken_once(bench: Bench) -> None:
+    refused = {
+        "facts": to_json(DraftFacts()),
+        "refusals": [to_json(Refusal(stage="build", error="TypeError", message="no fc_norm"))],
+    }
+    good = {"facts": to_json(TRAINED)}
+    bench.training = fake_python(
+        bench.root / "training",
+        "speculators",
+        draft=bench.root / "draft",
+        answers={"*": good, "plain": refused},
+    )
+    result = bench.run(target="contracts", k="plain and not surface")
+    assert result.ret == EXIT_BROKEN
+    outcomes = bench.outcomes()
+    assert outcomes.pop("config.draft_can_be_trained") == "broken"
+    assert set(outcomes.values()) == {"not-run"}
 
 
 def test_words_in_verbose_mode(bench: Bench) -> None:
