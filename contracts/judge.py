@@ -230,7 +230,8 @@ def _apply(
         report.outcome = "failed"
         report.longrepr = explain(verdict)
     elif verdict.outcome is Outcome.ERROR and isinstance(error, ProbeFailed):
-        report.longrepr = str(error)  # our own traceback says nothing about a probe
+        # Our own traceback says nothing about a probe, and its log is shown once, in the summary.
+        report.longrepr = str(error).partition("\n")[0]
 
 
 def _properties(verdict: Verdict) -> list[tuple[str, object]]:

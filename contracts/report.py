@@ -82,9 +82,11 @@ def _side_lines(judge: Judge, name: SideName, reports: Sequence[Any]) -> list[st
         return [f"not run: {missing}"]
     identity = side.identity
     lines = [f"{side.library} {side.version}, Python {identity.python}, {identity.platform}"]
-    for package, version in identity.packages.items():
-        pin = identity.pins.get(package, "")
-        off = f" (the release pins {pin})" if pin.startswith("==") and not _meets(version, pin) else ""
+    for package, pin in sorted(identity.pins.items()):
+        version = identity.packages.get(package)
+        if version is None:
+            continue  # where it matters there is a stand-in, or the library says so itself
+        off = "" if _meets(version, pin) else f" (the release asks for {pin})"
         lines.append(f"  {package} {version}{off}")
     stand_ins = {item: None for report in reports for item in report.stand_ins.get(name, ())}
     return lines + [f"  stand-in: {item}" for item in stand_ins]

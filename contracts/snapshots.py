@@ -135,7 +135,7 @@ def _compare(recorded: DraftFacts, seen: DraftFacts) -> Iterator[Difference]:
         if before == after:
             continue
         if isinstance(before, list) and isinstance(after, list):
-            before, after = _only(before, after), _only(after, before)
+            before, after = _distinct(before, after)
         yield Difference(path=path, recorded=_short(before), seen=_short(after), meaning=meaning_of(path))
 
 
@@ -145,11 +145,13 @@ def meaning_of(path: str) -> str:
     return MEANINGS[max(fitting, key=len)] if fitting else "the surface changed here"
 
 
-def _only(one: list[Any], other: list[Any]) -> list[Any]:
-    """Elements of `one` that `other` lacks; all of them if only the order differs."""
-    return [item for item in one if item not in other] or one
+def _distinct(one: list[Any], other: list[Any]) -> tuple[list[Any], list[Any]]:
+    """What each list has and the other lacks; both whole if they differ in order or repetition only."""
+    only_one = [item for item in one if item not in other]
+    only_other = [item for item in other if item not in one]
+    return (only_one, only_other) if only_one or only_other else (one, other)
 
 
 def _short(value: Any) -> str:
-    text = "absent" if value is None else str(value)
+    text = {None: "absent", "[]": "nothing"}.get(value if value is None else str(value), str(value))
     return text if len(text) <= 200 else text[:197] + "..."

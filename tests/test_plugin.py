@@ -240,7 +240,9 @@ def test_release_too_old(bench: Bench) -> None:
     bench.serve(SERVED, version="0.5.2")
     result = bench.run()
     assert result.ret == EXIT_NOT_RUN
-    result.stdout.fnmatch_lines(["*sglang 0.5.2 is older than 0.5.23*can be judged: 0.5.23 and newer*"])
+    result.stdout.fnmatch_lines(
+        ["*sglang 0.5.2 is older than 0.5.22*can be judged: 0.5.22, 0.5.23 and newer*"]
+    )
 
 
 def test_user_mistake_in_a_contract_is_an_error(bench: Bench) -> None:
@@ -472,4 +474,4 @@ def test_newer_release_is_compared_with_the_newest_record(bench: Bench) -> None:
 
 def test_paths_of_fakes_do_not_leak_into_the_package() -> None:
     releases = Path(__file__).parent.parent / "contracts" / "releases"
-    assert {path.name for path in (releases / "sglang").iterdir()} == {"0.5.23"}
+    assert {path.name for path in (releases / "sglang").iterdir()} == {"0.5.22", "0.5.23"}

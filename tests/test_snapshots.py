@@ -26,6 +26,16 @@ LIBRARIES = [
 # ------------------------------------------------------------------------ what ships
 
 
+def test_what_drifted_between_the_last_two_releases_of_sglang() -> None:
+    old, new = (records.surface("sglang", release)["plain"] for release in ("0.5.22", "0.5.23"))
+    (found,) = snapshots.differences(old, new)
+    assert (found.path, found.recorded, found.seen) == (
+        "config_keys",
+        "nothing",
+        "['enable_lm_head_output_fp32']",
+    )
+
+
 @pytest.mark.parametrize(("library", "release"), LIBRARIES)
 def test_every_recipe_is_recorded_and_nothing_else(library: str, release: str) -> None:
     assert sorted(records.surface(library, release)) == sorted(recipe.name for recipe in RECIPES)
@@ -102,8 +112,13 @@ def test_difference_shows_both_values_and_a_meaning() -> None:
 
 
 def test_lists_show_only_what_differs() -> None:
-    (found,) = snapshots.differences(SERVED, replace(SERVED, config_keys=("architectures", "fc_norm")))
+    (found,) = snapshots.differences(SERVED, replace(SERVED, config_keys=("fc_norm",)))
     assert (found.recorded, found.seen) == ("['architectures']", "['fc_norm']")
+
+
+def test_key_that_is_new_is_all_that_is_shown() -> None:
+    (found,) = snapshots.differences(SERVED, replace(SERVED, config_keys=("architectures", "fc_norm")))
+    assert (found.recorded, found.seen) == ("nothing", "['fc_norm']")
 
 
 def test_facet_that_vanished_is_told_leaf_by_leaf() -> None:

@@ -1,6 +1,6 @@
 """The serving side at depth "load": the real sglang resolves, loads, shares and captures, on the meta device.
 
-Confirmed for sglang 0.5.23. What runs is the library's own: server arguments, model configuration, model
+Confirmed for sglang 0.5.22 and 0.5.23. What runs is the library's own: server arguments, model configuration, model
 class, checkpoint iteration, `load_weights`, the draft worker's sharing of embedding and head, the target's
 capture setter, and one forward pass of target and draft. The meta device has no values, so the cost does
 not grow with the draft; the vocabulary map is the one tensor that is read for real.
@@ -176,7 +176,7 @@ class Session:
             eagle_aux_hidden_state_layer_ids=config.eagle_aux_hidden_state_layer_ids,
             dflash_use_aux_hidden_state=config.dflash_use_aux_hidden_state,
             dflash_target_layer_ids=config.dflash_target_layer_ids,
-            is_dspark=config.is_dspark,
+            is_dspark=self.algorithm.is_dspark(),
         )
         output, flow = meta.forward(self.target)
         self.delivered = output.hidden_states
