@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,12 @@ IDENTIFY_TIMEOUT = 60.0
 STARTUP_TIMEOUT = 300.0
 """Seconds for a probe to import its library: cold disks are slow."""
 CASE_TIMEOUT = 60.0
+RESTARTS = 3
+GRACE = 10.0
+"""Seconds on top of a case's own limit before the probe counts as silent."""
+FAILED_KEPT = 24 * 3600.0
+UNUSED_KEPT = 30 * 24 * 3600.0
+RECORD = "run.json"
 
 _IDENTITY = TypeAdapter(SideIdentity)
 _RESULT = TypeAdapter(CaseResult)
@@ -131,23 +138,31 @@ class Side:
             CacheUnavailable: `cache` cannot be written.
 
         """
-        folder = cache / f"{self.library}-{self.version}-{self._key(cases, inputs)[:16]}"
+        name = f"{self.library}-{self.version}-{self._key(cases, inputs)[:16]}"
         make_folder(cache)
-        with FileLock(cache / f"{folder.name}.lock"):
-            complete, failed = folder / "run.json", folder / f"failed-{session}.json"
-            for record in (complete, failed):
-                if record.exists():
-                    return _load_run(record)
-            shutil.rmtree(folder, ignore_errors=True)  # broke off, or failed in another session
-            folder.mkdir()
-            order = json.loads(json.dumps(list(cases), default=dict).replace("{folder}", str(folder)))
-            results, stand_ins = run_probe(self.python, self.library, order, folder, case_timeout, progress)
-            record = failed if any(result.error for result in results) else complete
-            _save_run(record, results, stand_ins)
-            return _load_run(record)
+        with FileLock(cache / f"{name}.lock"):
+            complete, own = cache / name, cache / f"{name}.{session or os.getpid()}"
+            for folder in (complete, own):
+                if (folder / RECORD).exists():
+                    os.utime(folder)
+                    return _load_run(folder)
+            sweep(cache)
+            shutil.rmtree(own, ignore_errors=True)
+            own.mkdir()
+            order = [_in_folder(case, own) for case in cases]
+            results, stand_ins = run_probe(self.python, self.library, order, own, case_timeout, progress)
+            _save_run(own, results, stand_ins)
+            if any(result.error for result in results):
+                return _load_run(own)
+            shutil.rmtree(complete, ignore_errors=True)
+            own.rename(complete)
+            return _load_run(complete)
 
     def _key(self, cases: Sequence[Mapping[str, Any]], inputs: Sequence[Path]) -> str:
-        digest = hashlib.sha256(f"{PROTOCOL} {self.identity.fingerprint}\n".encode())
+        settings = sorted(
+            item for item in os.environ.items() if item[0].startswith(("SGLANG_", "HF_", "TORCH"))
+        )
+        digest = hashlib.sha256(repr((PROTOCOL, self.identity.fingerprint, settings)).encode())
         digest.update(json.dumps(list(cases), sort_keys=True, default=dict).encode())
         shared = [PROBES.parent / "facts.py", PROBES.parent / "checkpoint.py"]
         for path in sorted([*PROBES.rglob("*.py"), *shared]) + [f for root in inputs for f in _files(root)]:
@@ -178,8 +193,45 @@ def run_probe(
     Returns:
         One result per case, in order, and what was stood in for.
 
+    A process that dies or falls silent costs the case that it was at; the cases after that one are given to
+    a new process, RESTARTS times. One that never says hello costs them all.
+
     """
-    request, log = folder / "request.json", folder / "probe.log"
+    results: dict[str, CaseResult] = {}
+    stand_ins: tuple[str, ...] = ()
+    waiting, processes = list(cases), 0
+    while waiting:
+        processes += 1
+        talk = _Conversation(total=len(cases), before=len(results), progress=progress)
+        log = folder / f"probe-{len(results)}.log"
+        status = _talk(python, library, waiting, log, talk, case_timeout, startup_timeout)
+        results |= talk.results
+        stand_ins = talk.stand_ins or stand_ins
+        if talk.ended:
+            break
+        error = f"{talk.why(status)}\n{tail(log.read_text(errors='replace'))}".strip()
+        left = [case for case in waiting if case["case"] not in talk.results]
+        # Without its closing line nobody knows whether the last case was all that there was to say.
+        lost = left[:1] or waiting[-1:]
+        if not talk.greeted or processes > RESTARTS:
+            lost = left or lost
+        for case in lost:
+            results[case["case"]] = CaseResult(case=case["case"], error=error)
+        waiting = [case for case in left if case not in lost]
+    return [results[case["case"]] for case in cases], stand_ins
+
+
+def _talk(
+    python: str,
+    library: str,
+    cases: Sequence[Mapping[str, Any]],
+    log: Path,
+    talk: _Conversation,
+    case_timeout: float,
+    startup_timeout: float,
+) -> int:
+    """Hold one conversation with a new probe process; returns its exit status."""
+    request = log.with_suffix(".json")
     request.write_text(json.dumps({"cases": list(cases), "timeout": case_timeout}))
     receiving, sending = os.pipe()
     command = [python, str(PROBES / "__main__.py"), "run", library, str(request), str(sending)]
@@ -193,20 +245,12 @@ def run_probe(
             start_new_session=True,
         )
     os.close(sending)
-    conversation = _Conversation(total=len(cases), progress=progress)
     try:
-        conversation.listen(receiving, startup_timeout, case_timeout + 10)
+        talk.listen(receiving, startup_timeout, case_timeout + GRACE)
     finally:
         _end(process)
         os.close(receiving)
-    broken_off = conversation.broken_off(process.returncode)
-    text = log.read_text(errors="replace")
-    results = [
-        conversation.results.get(case["case"])
-        or CaseResult(case=case["case"], error=f"{broken_off}\n{tail(text)}".strip())
-        for case in cases
-    ]
-    return results, conversation.stand_ins
+    return process.returncode
 
 
 @dataclass
@@ -214,19 +258,22 @@ class _Conversation:
     """What has been heard from one probe process."""
 
     total: int
+    before: int
+    """Cases that earlier processes have answered for."""
     progress: Progress | None
     results: dict[str, CaseResult] = field(default_factory=dict)
     stand_ins: tuple[str, ...] = ()
+    greeted: bool = False
     ended: bool = False
     fault: str | None = None
 
     def listen(self, descriptor: int, startup_timeout: float, line_timeout: float) -> None:
-        """Read lines until the probe closes the pipe, says something senseless, or falls silent."""
+        """Read lines until the probe closes the pipe, ends, says something senseless, or falls silent."""
         buffer, deadline = b"", time.monotonic() + startup_timeout
-        while self.fault is None:
+        while self.fault is None and not self.ended:
             ready, _, _ = select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
             if not ready:
-                self.fault = f"the probe fell silent after {len(self.results)} of {self.total} cases"
+                self.fault = f"the probe fell silent {self._when()}"
                 return
             chunk = os.read(descriptor, 65536)
             if not chunk:
@@ -241,37 +288,41 @@ class _Conversation:
             message = json.loads(line)
             kind = message.pop("kind")
             if kind == "hello" and message["protocol"] == PROTOCOL:
-                self.stand_ins = tuple(message["stand_ins"])
-            elif kind == "case":
+                self.greeted, self.stand_ins = True, tuple(message["stand_ins"])
+            elif kind == "case" and self.greeted:
                 result = _RESULT.validate_python(message, strict=False)
                 self.results[result.case] = result
                 if self.progress:
-                    self.progress(len(self.results), self.total)
-            elif kind == "end":
-                self.ended = message["cases"] == len(self.results) == self.total
+                    self.progress(self.before + len(self.results), self.total)
+            elif kind == "end" and self.greeted:
+                self.ended = message["cases"] == len(self.results)
             else:
                 self.fault = f"the probe sent a line of another protocol ({kind})"
         except (ValueError, KeyError, TypeError, AttributeError, ValidationError):
             self.fault = f"the probe sent a line that is no message: {line[:80]!r}"
 
-    def broken_off(self, status: int) -> str:
-        """Why cases are missing."""
+    def why(self, status: int) -> str:
+        """Why there is no closing line."""
         if self.fault:
             return self.fault
-        if status < 0:
-            how = f"was killed by {signal.Signals(-status).name}"
-        else:
-            how = f"ended with exit status {status}"
-        return f"the probe {how} after {len(self.results)} of {self.total} cases, without its closing line"
+        how = (
+            f"was killed by {signal.Signals(-status).name}"
+            if status < 0
+            else f"ended with exit status {status}"
+        )
+        return f"the probe {how} {self._when()}, without its closing line"
+
+    def _when(self) -> str:
+        return f"after {self.before + len(self.results)} of {self.total} cases"
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Wait briefly for the probe to leave; then end it with all that it started."""
-    try:
+    """Wait briefly for the probe to leave; then end it and all that it started."""
+    with suppress(subprocess.TimeoutExpired):
         process.wait(timeout=5)
-    except subprocess.TimeoutExpired:
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    process.wait()
 
 
 def identify(name: SideName, python: str) -> SideIdentity:
@@ -314,21 +365,41 @@ def make_folder(folder: Path) -> None:
         ) from None
 
 
-def _save_run(record: Path, results: Sequence[CaseResult], stand_ins: tuple[str, ...]) -> None:
+def sweep(cache: Path, *, now: float | None = None) -> None:
+    """Remove what nobody will read any more: failed runs of old sessions, and runs long unused."""
+    now = time.time() if now is None else now
+    for folder in cache.iterdir():
+        failed = "." in folder.name.rpartition("-")[2]
+        if folder.is_dir() and now - folder.stat().st_mtime > (FAILED_KEPT if failed else UNUSED_KEPT):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _save_run(folder: Path, results: Sequence[CaseResult], stand_ins: tuple[str, ...]) -> None:
     data = {"stand_ins": stand_ins, "results": [_RESULT.dump_python(item, mode="json") for item in results]}
-    partial = record.with_suffix(".partial")
+    partial = folder / f"{RECORD}.partial"
     partial.write_text(json.dumps(data))
-    partial.rename(record)
+    partial.rename(folder / RECORD)
 
 
-def _load_run(record: Path) -> SideRun:
-    data = json.loads(record.read_text())
+def _load_run(folder: Path) -> SideRun:
+    data = json.loads((folder / RECORD).read_text())
     results = [_RESULT.validate_python(item) for item in data["results"]]
     return SideRun(
         results={result.case: result for result in results},
         stand_ins=tuple(data["stand_ins"]),
-        folder=record.parent,
+        folder=folder,
     )
+
+
+def _in_folder(value: Any, folder: Path) -> Any:
+    """A case with the folder of its run filled in."""
+    if isinstance(value, str):
+        return value.replace("{folder}", str(folder))
+    if isinstance(value, Mapping):
+        return {key: _in_folder(item, folder) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_in_folder(item, folder) for item in value]
+    return value
 
 
 def _files(root: Path) -> list[Path]:

@@ -10,7 +10,7 @@ from typing import Any
 from contracts.facts import PROTOCOL, SideIdentity, to_json
 
 _SCRIPT = """#!{python}
-import json, os, shutil, signal, sys, time
+import json, os, shutil, signal, subprocess, sys, time
 plan = json.load(open({plan!r}))
 if sys.argv[2] == "identify":
     sys.stdout.write(plan["identity"])
@@ -27,8 +27,14 @@ for step in plan["steps"]:
         os.kill(os.getpid(), signal.SIGKILL)
     elif step == "exit":
         sys.exit(3)
+    elif step == "leave a child":
+        child = subprocess.Popen(["sleep", "600"])
+        with open({plan!r} + ".child", "w") as note:
+            note.write(str(child.pid))
     elif step == "answers":
         for case in order["cases"]:
+            if case["case"].startswith("deadly"):
+                os.kill(os.getpid(), signal.SIGKILL)
             kind = case["case"].partition("/")[0] + "/*"
             answers = plan["answers"]
             answer = answers.get(case["case"]) or answers.get(kind) or answers.get("*")

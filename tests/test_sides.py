@@ -2,13 +2,22 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from contracts import sides
-from contracts.sides import BadInterpreter, CacheUnavailable, Side, SideUnavailable, run_probe
+from contracts.sides import (
+    GRACE,
+    RESTARTS,
+    BadInterpreter,
+    CacheUnavailable,
+    Side,
+    SideUnavailable,
+    run_probe,
+)
 from tests.fake_python import HELLO, fake_python, runs
 
 ANSWERS: dict[str, Any] = {"*": {"facts": {"architecture": "A"}, "seconds": 0.1}}
@@ -101,38 +110,67 @@ def test_good_probe(tmp_path: Path) -> None:
         ((HELLO, "[1, 2]"), "no message"),
         ((HELLO, '{"kind": "case", "case": "one", "facts": {"architecture": 7}}'), "no message"),
         (('{"kind": "hello", "protocol": 99, "stand_ins": []}',), "another protocol"),
+        (("answers", "end"), "another protocol"),  # no hello
     ],
 )
 def test_broken_probe_is_an_error_with_its_log(tmp_path: Path, steps: tuple[str, ...], says: str) -> None:
     errors = probe(tmp_path, *steps)
     assert set(errors) == {"one", "two"}
-    for error in errors.values():
-        assert error is not None
-        assert says in error
-        assert "a line of the log" in error
+    assert errors["one"] is not None
+    assert says in errors["one"]
+    assert "a line of the log" in errors["one"]
+    assert errors["two"] is not None
 
 
 def test_hanging_probe_is_ended(tmp_path: Path) -> None:
-    errors = probe(tmp_path, HELLO, "hang", case_timeout=-9.5, startup_timeout=20)
+    errors = probe(tmp_path, HELLO, "hang", case_timeout=0.5 - GRACE)
     assert errors["one"] is not None
     assert "fell silent after 0 of 2 cases" in errors["one"]
 
 
 def test_probe_that_never_starts_is_ended(tmp_path: Path) -> None:
     errors = probe(tmp_path, "hang", startup_timeout=0.5)
-    assert errors["two"] is not None
-    assert "fell silent" in errors["two"]
+    for error in errors.values():
+        assert error is not None
+        assert "fell silent" in error
 
 
-def test_cases_reported_before_a_crash_count(tmp_path: Path) -> None:
-    errors = probe(tmp_path, HELLO, "answers", "kill", answers={"one": ANSWERS["*"]})
+def test_dead_process_costs_the_case_it_was_at_and_no_other(tmp_path: Path) -> None:
+    cases = [{"case": name} for name in ("one", "deadly", "three")]
+    script = fake_python(tmp_path / "python", "sglang", steps=(HELLO, "answers", "end"), answers=ANSWERS)
+    results, _ = run_probe(str(script), "sglang", cases, tmp_path)
+    errors = {result.case: result.error for result in results}
+    assert errors["one"] is errors["three"] is None
+    assert errors["deadly"] is not None
+    assert "SIGKILL after 1 of 3 cases" in errors["deadly"]
+    assert runs(script) == 2
+
+
+def test_process_that_dies_at_every_case_is_given_up(tmp_path: Path) -> None:
+    cases = [{"case": f"deadly{number}"} for number in range(20)]
+    script = fake_python(tmp_path / "python", "sglang", steps=(HELLO, "answers", "end"), answers=ANSWERS)
+    results, _ = run_probe(str(script), "sglang", cases, tmp_path)
+    assert all(result.error for result in results)
+    assert runs(script) == RESTARTS + 1
+
+
+def test_missing_closing_line_is_an_error_even_after_the_last_case(tmp_path: Path) -> None:
+    errors = probe(tmp_path, HELLO, "answers")
     assert errors["one"] is None
     assert errors["two"] is not None
-    assert "SIGKILL after 1 of 2 cases" in errors["two"]
+    assert "after 2 of 2 cases, without its closing line" in errors["two"]
 
 
-def test_missing_closing_line_after_all_cases_keeps_them(tmp_path: Path) -> None:
-    assert probe(tmp_path, HELLO, "answers") == {"one": None, "two": None}
+def test_what_a_probe_leaves_running_is_ended(tmp_path: Path) -> None:
+    probe(tmp_path, HELLO, "answers", "leave a child", "end")
+    child = int((tmp_path / "python" / "plan.json.child").read_text())
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{child}/stat").exists() and time.monotonic() < deadline:
+        if Path(f"/proc/{child}/stat").read_text().split()[2] == "Z":
+            break  # ended; whoever adopted it has not looked yet
+        time.sleep(0.05)
+    else:
+        assert not Path(f"/proc/{child}/stat").exists()
 
 
 def test_progress_is_reported(tmp_path: Path) -> None:
@@ -175,6 +213,22 @@ def test_failed_run_is_kept_for_its_session_only(tmp_path: Path) -> None:
     assert runs(Path(found.python)) == 2
 
 
+def test_killed_run_is_not_taken_for_a_complete_one(tmp_path: Path) -> None:
+    found = side(tmp_path, steps=(HELLO, "answers"))  # all cases, no closing line
+    for _ in range(2):
+        assert found.run(CASES, tmp_path / "cache", session=str(_)).results["two"].error
+    assert runs(Path(found.python)) == 2
+
+
+def test_one_session_leaves_the_failed_run_of_another_alone(tmp_path: Path) -> None:
+    found = side(tmp_path, steps=(HELLO, "exit"))
+    first = found.run(CASES, tmp_path / "cache", session="a")
+    (first.folder / "draft").touch()
+    second = found.run(CASES, tmp_path / "cache", session="b")
+    assert second.folder != first.folder
+    assert (first.folder / "draft").exists()
+
+
 def test_run_that_broke_off_leaves_nothing_that_counts(tmp_path: Path) -> None:
     found = side(tmp_path)
     folder = found.run(CASES, tmp_path / "cache").folder
@@ -182,6 +236,37 @@ def test_run_that_broke_off_leaves_nothing_that_counts(tmp_path: Path) -> None:
     (folder / "half-written").touch()
     assert found.run(CASES, tmp_path / "cache").folder == folder
     assert not (folder / "half-written").exists()
+
+
+def test_old_runs_are_swept(tmp_path: Path) -> None:
+    found, cache = side(tmp_path), tmp_path / "cache"
+    used = found.run(CASES, cache).folder
+    for name in ("sglang-0.5.9-0123456789abcdef", "sglang-0.5.9-0123456789abcdef.session"):
+        (cache / name).mkdir()
+    sides.sweep(cache, now=time.time() + 2 * 24 * 3600)
+    assert sorted(path.name for path in cache.iterdir() if path.is_dir()) == sorted(
+        ["sglang-0.5.9-0123456789abcdef", used.name]
+    )
+    sides.sweep(cache, now=time.time() + 40 * 24 * 3600)
+    assert [path for path in cache.iterdir() if path.is_dir()] == []
+
+
+def test_settings_of_the_library_in_the_environment_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = side(tmp_path)
+    found.run(CASES, tmp_path / "cache")
+    monkeypatch.setenv("SGLANG_SOMETHING", "1")
+    found.run(CASES, tmp_path / "cache")
+    assert runs(Path(found.python)) == 2
+
+
+def test_folder_is_filled_in_wherever_it_stands(tmp_path: Path) -> None:
+    cache = tmp_path / 'odd "name" {folder}'
+    run = side(tmp_path).run([{"case": "one", "nested": {"list": ["{folder}/x"]}}], cache)
+    (case,) = json.loads((run.folder / "probe-0.json").read_text())["cases"]
+    assert case["nested"]["list"][0].endswith("/x")
+    assert 'odd "name" {folder}' in case["nested"]["list"][0]
 
 
 def test_cache_that_cannot_be_written(tmp_path: Path) -> None:

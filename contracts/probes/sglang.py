@@ -1,6 +1,8 @@
 """The serving side at depth "load": the real sglang resolves, loads, shares and captures, on the meta device.
 
-Confirmed for sglang 0.5.22 and 0.5.23. What runs is the library's own: server arguments, model configuration, model
+Confirmed for sglang 0.5.22 and 0.5.23.
+
+What runs is the library's own: server arguments, model configuration, model
 class, checkpoint iteration, `load_weights`, the draft worker's sharing of embedding and head, the target's
 capture setter, and one forward pass of target and draft. The meta device has no values, so the cost does
 not grow with the draft; the vocabulary map is the one tensor that is read for real.

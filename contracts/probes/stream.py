@@ -18,7 +18,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -58,14 +58,36 @@ class Refusals:
             self.items.append(Refusal(stage=name, error=type(error).__name__, message=message))
 
 
-WATCHERS = frozenset({"__torch_dispatch__", "__getattribute__", "__getattr__"})
-"""Functions of ours that the library's own calls pass through."""
+class OutOfReach(Exception):
+    """The library asked for something that this probe cannot give; that says nothing about the interface."""
+
+
+WATCHERS = {("dataflow.py", "__torch_dispatch__"), ("recording.py", None)}
+"""Functions of ours that the library's own calls pass through (file, function; None is all of them)."""
+
+_PROBES = Path(__file__).parent
+_OURS = (OutOfReach, ImportError, MemoryError, RecursionError)
+"""Never a verdict of the library, wherever they are raised."""
 
 
 def _raised_by_probe(error: BaseException) -> bool:
-    """Whether the innermost frame is ours: a renamed function or a changed signature, not a verdict."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.name not in WATCHERS]
-    return Path(frames[-1].filename).parent == Path(__file__).parent or isinstance(error, ImportError)
+    """Whether the probe or the machine failed, not the library.
+
+    That is so if the innermost frame is ours (a renamed function, a changed signature), if a GPU kernel was
+    to be compiled, if a value was asked of a tensor that has none, or if the machine ran out of something.
+    """
+    if isinstance(error, _OURS) or "meta tensor" in str(error):
+        return True
+    if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+        return True
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_watcher(frame)]
+    innermost = Path(frames[-1].filename)
+    return _PROBES in innermost.parents or "triton" in innermost.parts
+
+
+def _is_watcher(frame: traceback.FrameSummary) -> bool:
+    file = Path(frame.filename)
+    return file.parent == _PROBES and bool({(file.name, frame.name), (file.name, None)} & WATCHERS)
 
 
 def serve(probe: Probe, request: Path, descriptor: int) -> None:
@@ -95,12 +117,18 @@ def _run_in_fork(probe: Probe, case: dict[str, Any], timeout: float) -> CaseResu
         child = os.fork()
         if child == 0:
             os.close(receiving)
+            os.setpgid(0, 0)
             _child(probe, case, sending, log.fileno())
         os.close(sending)
+        with suppress(OSError):
+            os.setpgid(child, child)  # parent and child both, whoever comes first
         answer, in_time = _read_until(receiving, started + timeout)
         if not in_time:
-            os.kill(child, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.killpg(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
+        with suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)  # whatever the case left running
         log.seek(0)
         text = log.read().decode(errors="replace")
     sys.stdout.write(text)
@@ -134,24 +162,25 @@ def _child(probe: Probe, case: dict[str, Any], sending: int, log: int) -> None:
         where = f"{Path(last.filename).name}:{last.lineno}"
         answer = {"error": f"{type(error).__name__} in {where}: {' '.join(str(error).split())[:500]}"}
     with os.fdopen(sending, "w") as out:
-        out.write(json.dumps(answer))
+        out.write(json.dumps(answer) + "\n")
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
 
 
 def _read_until(descriptor: int, deadline: float) -> tuple[str, bool]:
-    """All that is written to `descriptor` until it is closed, and whether that was in time."""
-    chunks: list[bytes] = []
+    """The line that is written to `descriptor`, and whether it, or the end, came in time."""
+    answer = b""
     with os.fdopen(descriptor, "rb", buffering=0) as stream:
-        while True:
+        while not answer.endswith(b"\n"):
             ready, _, _ = select.select([stream], [], [], max(0.0, deadline - time.monotonic()))
             if not ready:
                 return "", False
             chunk = stream.read(65536)
             if not chunk:
-                return b"".join(chunks).decode(), True
-            chunks.append(chunk)
+                return "", True  # ended without a whole line
+            answer += chunk
+    return answer.decode(), True
 
 
 def tail(log: str) -> str:

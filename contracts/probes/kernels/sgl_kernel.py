@@ -1,7 +1,7 @@
 """Stand-in for the compiled `sgl_kernel`, which exists for GPUs only.
 
 Importing sglang binds names from it; configuration, loading and capture call none of them. Every name
-exists here, and every call raises `KernelNotAvailable` with that name.
+exists here, and every call raises `OutOfReach` with that name.
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ import sys
 import types
 from typing import Any, NoReturn
 
+from contracts.probes.stream import OutOfReach
+
 NAME = "sgl_kernel"
-
-
-class KernelNotAvailable(RuntimeError):
-    """A compiled kernel was called that this machine does not have."""
 
 
 class _Module(types.ModuleType):
@@ -29,7 +27,7 @@ class _Module(types.ModuleType):
             raise AttributeError(name)
 
         def kernel(*_: Any, **__: Any) -> NoReturn:
-            raise KernelNotAvailable(f"{NAME}.{name} was called, and only a GPU machine has it")
+            raise OutOfReach(f"{NAME}.{name} was called, and only a GPU machine has it")
 
         kernel.__name__ = kernel.__qualname__ = name
         return kernel
