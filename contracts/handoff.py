@@ -107,6 +107,7 @@ class Workbench:
         self._progress = progress
         self._recipes = {recipe.name: recipe for recipe in recipes}
         self._sides: dict[SideName, Side | SideUnavailable] = {}
+        self._unreadable: dict[str, str] = {}
 
     def side(self, name: SideName) -> Side:
         """The side called `name`.
@@ -141,7 +142,11 @@ class Workbench:
         """The handoff of a recipe's draft, as saved or as exported for this serving release."""
         self.side("serving")
         training = self._training_facts(recipe)
-        planned = self._plans[recipe]
+        planned = self._plans.get(recipe)
+        if planned is None:
+            raise ProbeFailed(
+                f"the training probe saved a draft that cannot be read: {self._unreadable[recipe]}"
+            )
         result = _observed(self._served.results[f"{kind}/{recipe}"], "serving")
         assert result.facts is not None
         return Handoff(
@@ -213,12 +218,16 @@ class Workbench:
 
     @cached_property
     def _plans(self) -> dict[str, export.Plan]:
-        saved = {
-            name: self.draft_folder(name)
-            for name, run in self._trained.results.items()
-            if not (run.error or run.refusals)
-        }
-        return {name: export.plan(checkpoint.read(folder), self.dialect) for name, folder in saved.items()}
+        """How each draft is exported; one that cannot be read is an error of its recipe alone."""
+        plans = {}
+        for name, run in self._trained.results.items():
+            if run.error or run.refusals:
+                continue
+            try:
+                plans[name] = export.plan(checkpoint.read(self.draft_folder(name)), self.dialect)
+            except checkpoint.CheckpointError as error:
+                self._unreadable[name] = str(error)
+        return plans
 
     @cached_property
     def _exports(self) -> Path:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -32,6 +32,23 @@ EXIT_NOT_RUN = 5
 """A side is missing, so contracts were not judged (pytest's "no tests collected")."""
 
 
+SEVERITY = {
+    outcome: rank
+    for rank, outcome in enumerate(
+        (
+            Outcome.HOLDS,
+            Outcome.KNOWN,
+            Outcome.NOT_RUN,
+            Outcome.FIXED,
+            Outcome.CHANGED,
+            Outcome.BROKEN,
+            Outcome.ERROR,
+        )
+    )
+}
+FAILING = {Outcome.BROKEN, Outcome.CHANGED, Outcome.FIXED}
+
+
 class Unusable(Exception):
     """An option or file that the user gave cannot be used; one line."""
 
@@ -47,11 +64,18 @@ class Judge:
     """Options that a reproduction needs."""
     require_sides: bool
     record: Path | None
+    reports: list[pytest.TestReport]
+    """Of every contract that was judged, and of workers that crashed."""
     expected: int = 0
 
     @classmethod
-    def from_config(cls, config: pytest.Config, session: str) -> Judge:
-        """Read and check the options; `session` is a name that all processes of the session share.
+    def from_config(cls, config: pytest.Config, session: str, reports: list[pytest.TestReport]) -> Judge:
+        """Read and check the options.
+
+        Args:
+            config: pytest's.
+            session: a name that all processes of the session share.
+            reports: where the reports of contracts are kept.
 
         Raises:
             Unusable: one of them cannot be used.
@@ -59,7 +83,7 @@ class Judge:
         """
         option = config.option
         pythons: dict[SideName, str] = {"training": option.training_python, "serving": option.serving_python}
-        cache = Path(option.contracts_cache or user_cache_path("contracts"))
+        cache = Path(option.contracts_cache or user_cache_path("draft-contracts"))
         if option.verdicts is not None and not os.access(option.verdicts.resolve().parent, os.W_OK):
             raise Unusable(f"--verdicts: cannot write to {option.verdicts}; name an existing folder")
         worker = getattr(config, "workerinput", None)
@@ -79,6 +103,8 @@ class Judge:
         except (CacheUnavailable, KnownError, BadInterpreter) as error:
             raise Unusable(str(error)) from None
         given = [f"--{side}-python={python}" for side, python in pythons.items() if python != sys.executable]
+        if option.contracts_known:
+            given.append(f"--contracts-known={option.contracts_known}")
         return cls(
             workbench=workbench,
             known=known,
@@ -86,6 +112,7 @@ class Judge:
             options=tuple(given),
             require_sides=option.require_sides,
             record=option.verdicts,
+            reports=reports,
         )
 
     def expect(self, number: int) -> None:
@@ -97,7 +124,7 @@ class Judge:
     def judge(self, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
         """Attach the verdict to `report`, and make pytest's outcome agree with it."""
         contract, promise, case = describe_item(item)
-        reproduce = " ".join(["pytest", "--pyargs", f"'{_address(item)}'", *self.options])
+        reproduce = shlex.join(["pytest", "--pyargs", _address(item), *self.options])
         base = Verdict(
             contract=contract, promise=promise, case=case, outcome=Outcome.HOLDS, reproduce=reproduce
         )
@@ -110,13 +137,13 @@ class Judge:
         else:
             _apply(report, verdict, item, error)
         # These travel with the report, between xdist workers too.
-        report.verdict = {**asdict(verdict), "outcome": str(verdict.outcome)}  # type: ignore[attr-defined]
-        report.side_missing = missing  # type: ignore[attr-defined]
-        report.stand_ins = self.workbench.stand_ins()  # type: ignore[attr-defined]
+        report.verdict = {**asdict(verdict), "outcome": str(verdict.outcome)}
+        report.side_missing = missing
+        report.stand_ins = self.workbench.stand_ins()
         item.user_properties.extend(_properties(verdict))  # JUnit XML reads them off the item
 
     def _entry(self, contract: str, item: pytest.Item) -> Entry | None:
-        recipe = getattr(item, "callspec", None) and item.callspec.params.get("recipe")  # type: ignore[attr-defined]
+        recipe = getattr(item, "callspec", None) and item.callspec.params.get("recipe")
         if recipe is None:
             return None
         try:
@@ -127,41 +154,48 @@ class Judge:
 
     # ----------------------------------------------------------------- whole session
 
-    def finish(self, session: pytest.Session, exitstatus: int) -> int:
-        """Write the record and decide the exit status.
+    def verdicts(self) -> list[Verdict]:
+        """One verdict per contract and case: the worst, if setup or teardown had another to add."""
+        worst: dict[tuple[str, str], Verdict] = {}
+        for report in self.reports:
+            if getattr(report, "verdict", None):
+                verdict = Verdict(**report.verdict)
+                key = (verdict.contract, verdict.case)
+                if key not in worst or SEVERITY[verdict.outcome] > SEVERITY[worst[key].outcome]:
+                    worst[key] = verdict
+        return list(worst.values())
 
-        Usage errors and interrupts keep pytest's own status.
-        """
-        reporter: Any = session.config.pluginmanager.get_plugin("terminalreporter")
-        reports = session_reports(reporter)
-        verdicts = [Verdict(**report.verdict) for report in reports]
+    def finish(self, exitstatus: int) -> int:
+        """Write the record and decide the exit status; usage errors and interrupts keep pytest's own."""
+        verdicts = self.verdicts()
         if self.record is not None:
-            write_record(self.record, self, reports)
-        others_failed = exitstatus == pytest.ExitCode.TESTS_FAILED and any(
-            getattr(report, "verdict", None) is None
-            for key in ("failed", "error")
-            for report in reporter.stats.get(key, ())
-        )
-        if exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) or others_failed:
+            write_record(self.record, self, verdicts)
+        if exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             return int(exitstatus)
-        outcomes = {verdict.outcome for verdict in verdicts}
-        required = any(
-            report.outcome == "failed" and report.verdict["outcome"] == "not-run" for report in reports
-        )
-        if required or outcomes & {Outcome.BROKEN, Outcome.CHANGED, Outcome.FIXED}:
+        outcomes = {Outcome(verdict.outcome) for verdict in verdicts}
+        crashed = any(not getattr(report, "verdict", None) for report in self.reports)
+        missing = any(getattr(report, "side_missing", False) for report in self.reports)
+        if outcomes & FAILING or (missing and self.require_sides):
             return EXIT_BROKEN
-        if Outcome.ERROR in outcomes or len(verdicts) < self.expected:
+        if Outcome.ERROR in outcomes or crashed or len(verdicts) < self.expected:
             return EXIT_ERROR
-        if any(report.side_missing for report in reports):
+        if missing or _unaccounted(verdicts):
             return EXIT_NOT_RUN
         return int(exitstatus)
 
 
-def session_reports(reporter: Any) -> list[Any]:
-    """Every report that carries a verdict, in the order in which they came."""
-    if reporter is None:
-        return []
-    return [r for reports in reporter.stats.values() for r in reports if getattr(r, "verdict", None)]
+def _unaccounted(verdicts: Sequence[Verdict]) -> bool:
+    """Whether something was not run for a recipe of which nothing says why.
+
+    A draft that the serving library refused leaves other contracts not run; that is told by the contract that
+    the refusal breaks, if it was among those that ran.
+    """
+    told = {_recipe_of(v) for v in verdicts if v.outcome in (Outcome.KNOWN, Outcome.BROKEN)}
+    return any(v.outcome == Outcome.NOT_RUN and _recipe_of(v) not in told for v in verdicts)
+
+
+def _recipe_of(verdict: Verdict) -> str:
+    return verdict.case.rpartition("/")[2]
 
 
 def describe_item(item: pytest.Item) -> tuple[str, str, str]:
@@ -211,6 +245,8 @@ def _verdict(
     if entry:
         reason = f"known.toml says that this does not hold ({entry.cause}); it holds: remove the entry"
         return Verdict(**facts | {"outcome": Outcome.FIXED, "cause": str(entry.cause), "reason": reason})
+    if report.outcome != "passed":  # a strict xpass of a user's own mark, say
+        return Verdict(**facts | {"outcome": Outcome.ERROR, "reason": str(report.longrepr)})
     return base
 
 
@@ -238,20 +274,18 @@ def _properties(verdict: Verdict) -> list[tuple[str, object]]:
     return [(name, str(value)) for name, value in asdict(verdict).items() if value is not None]
 
 
-def write_record(file: Path, judge: Judge, reports: Sequence[Any]) -> None:
+def write_record(file: Path, judge: Judge, verdicts: Sequence[Verdict]) -> None:
     """All verdicts as JSON lines, between a header and a closing line; whole or not at all."""
     from contracts.report import environment
 
-    verdicts = [Verdict(**report.verdict) for report in reports]
-    sides = environment(judge, reports)
-    header = {"kind": "header", "format": 1, "expected": judge.expected, "sides": sides}
+    header = {"kind": "header", "format": 1, "expected": judge.expected, "sides": environment(judge)}
     lines: list[dict[str, Any]] = [header]
     for verdict in sorted(verdicts, key=lambda v: (v.contract, v.case)):
         lines.append({"kind": "verdict", **{k: v for k, v in asdict(verdict).items() if v is not None}})
     lines.append({"kind": "end", "verdicts": len(verdicts)})
-    with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False, encoding="utf-8") as partial:
-        partial.writelines(json.dumps(line) + "\n" for line in lines)
-    Path(partial.name).replace(file)
+    partial = file.with_name(f".{file.name}.{os.getpid()}.partial")
+    partial.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    partial.replace(file)
 
 
 @dataclass

@@ -11,7 +11,6 @@ has this package installed pays nothing.
 from __future__ import annotations
 
 import os
-import re
 import sys
 import uuid
 from collections.abc import Generator
@@ -90,9 +89,23 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(
             "--snapshot-update: recorded surfaces are never updated in CI; update and commit"
         )
-    asked_for = re.search(rf"(?<!not )\b{MARK}\b", getattr(config.option, "markexpr", "") or "")
-    if asked_for and not hasattr(config, "workerinput"):
-        _judge(config)
+    config.stash[_REPORTS] = []
+    config.pluginmanager.register(_Recorder(config.stash[_REPORTS]), "contracts-recorder")
+    expression = getattr(config.option, "markexpr", "") or ""
+    if MARK in expression and "not" not in expression and not hasattr(config, "workerinput"):
+        _judge(config)  # so that a bad option is refused before any xdist worker starts
+
+
+class _Recorder:
+    """Keeps every report of a contract, in the process that the user looks at."""
+
+    def __init__(self, reports: list[pytest.TestReport]) -> None:
+        self._reports = reports
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A report with a verdict, or of an xdist worker that crashed."""
+        if getattr(report, "verdict", None) or report.when not in ("setup", "call", "teardown"):
+            self._reports.append(report)
 
 
 def _judge(config: pytest.Config) -> Judge:
@@ -107,7 +120,9 @@ def _judge(config: pytest.Config) -> Judge:
     judge = config.stash.get(_JUDGE, None)
     if judge is None:
         try:
-            judge = config.stash[_JUDGE] = Judge.from_config(config, config.stash[_SESSION])
+            judge = config.stash[_JUDGE] = Judge.from_config(
+                config, config.stash[_SESSION], config.stash[_REPORTS]
+            )
         except Unusable as error:
             raise pytest.UsageError(str(error)) from None
     return judge
@@ -115,6 +130,7 @@ def _judge(config: pytest.Config) -> Judge:
 
 _JUDGE: pytest.StashKey[Judge] = pytest.StashKey()
 _SESSION: pytest.StashKey[str] = pytest.StashKey()
+_REPORTS: pytest.StashKey[list[pytest.TestReport]] = pytest.StashKey()
 
 
 def is_contract(item: pytest.Item) -> bool:
@@ -273,13 +289,13 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if worker_output is not None:
         worker_output["contracts_expected"] = judge.expected
         return
-    session.exitstatus = judge.finish(session, exitstatus)
+    session.exitstatus = judge.finish(exitstatus)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """The report that can be pasted into a bug report."""
     judge = config.stash.get(_JUDGE, None)
-    if judge is None or not judge.expected:
+    if judge is None or not (judge.expected or judge.verdicts()):
         return
     from contracts.report import write_summary
 

@@ -70,12 +70,12 @@ def explain(verdict: Verdict) -> str:
     return "\n".join(lines)
 
 
-def environment(judge: Judge, reports: Sequence[Any]) -> dict[str, list[str]]:
+def environment(judge: Judge) -> dict[str, list[str]]:
     """What was judged, on what: lines per side."""
-    return {side: _side_lines(judge, side, reports) for side in judge.pythons}
+    return {side: _side_lines(judge, side) for side in judge.pythons}
 
 
-def _side_lines(judge: Judge, name: SideName, reports: Sequence[Any]) -> list[str]:
+def _side_lines(judge: Judge, name: SideName) -> list[str]:
     try:
         side = judge.workbench.side(name)
     except NotRun as missing:
@@ -88,7 +88,8 @@ def _side_lines(judge: Judge, name: SideName, reports: Sequence[Any]) -> list[st
             continue  # where it matters there is a stand-in, or the library says so itself
         off = "" if _meets(version, pin) else f" (the release asks for {pin})"
         lines.append(f"  {package} {version}{off}")
-    stand_ins = {item: None for report in reports for item in report.stand_ins.get(name, ())}
+    reported = [getattr(report, "stand_ins", {}) for report in judge.reports]
+    stand_ins = dict.fromkeys(item for by_side in reported for item in by_side.get(name, ()))
     return lines + [f"  stand-in: {item}" for item in stand_ins]
 
 
@@ -100,13 +101,10 @@ def _meets(version: str, pin: str) -> bool:
 
 def write_summary(reporter: Any, judge: Judge) -> None:
     """The summary at the end of a session."""
-    from contracts.judge import session_reports
-
-    reports = session_reports(reporter)
-    verdicts = [Verdict(**report.verdict) for report in reports]
+    verdicts = judge.verdicts()
     reporter.section("contracts", sep="=")
     reporter.write_line(f"draft-contracts {__version__}, depth: load")
-    for side, lines in environment(judge, reports).items():
+    for side, lines in environment(judge).items():
         reporter.write_line(f"{side:>8}: {lines[0]}")
         for line in lines[1:]:
             reporter.write_line(f"          {line}")

@@ -115,7 +115,7 @@ def test_broken_names_cause_evidence_fix_and_reproduction(bench: Bench) -> None:
             "*expected *norm_output not applied",
             "*seen *norm_output applied",
             "*fix *",
-            "*reproduce *'contracts.test_norms::test_norm_output_is_honoured?plain?'*--serving-python=*",
+            "*reproduce *'contracts.test_norms::test_norm_output_is_honoured?plain?'*--contracts-known=*",
             "3 holds, 1 broken",
         ]
     )
@@ -245,6 +245,76 @@ def test_release_too_old(bench: Bench) -> None:
     )
 
 
+def test_nothing_but_not_run_is_no_success(bench: Bench) -> None:
+    """A reproduction runs one contract; it must not pass because the draft was refused before."""
+    refusal = to_json(Refusal(stage="load", error="AssertionError", message="shapes"))
+    answers = {"raw/*": RAW_REFUSED, "exported/*": {"facts": to_json(DraftFacts()), "refusals": [refusal]}}
+    bench.serve(SERVED, answers=answers)
+    assert bench.run().ret == EXIT_NOT_RUN
+
+
+def test_unreadable_draft_is_an_error_of_its_recipe_alone(bench: Bench) -> None:
+    script = bench.training.read_text()
+    anchor = 'shutil.copytree(plan["draft"], case["folder"])'
+    spoil = (
+        anchor
+        + """
+                if case["case"] == "plain":
+                    open(os.path.join(case["folder"], "config.json"), "w").write("{")"""
+    )
+    assert anchor in script
+    bench.training.write_text(script.replace(anchor, spoil))
+    result = bench.run(k="plain or two_layers")
+    assert result.ret == EXIT_ERROR
+    by_case = {line["case"]: line["outcome"] for line in bench.record() if line["kind"] == "verdict"}
+    assert by_case == {"plain": "error", "two_layers": "holds"}
+    result.stdout.fnmatch_lines(["*config.json: not readable as JSON*"])
+    result.stdout.no_fnmatch_line("*Traceback*")
+
+
+def test_teardown_that_fails_makes_one_verdict_of_two(bench: Bench) -> None:
+    bench.pytester.makepyfile(
+        test_own="""
+        import pytest
+
+        @pytest.fixture
+        def fragile():
+            yield
+            raise OSError("disk full")
+
+        @pytest.mark.contracts
+        def test_own(handoff, fragile):
+            '''Own promise.'''
+        """
+    )
+    result = bench.run(target="test_own.py")
+    assert result.ret == EXIT_ERROR
+    header, verdict, end = bench.record()
+    assert header["expected"] == end["verdicts"] == 1
+    assert verdict["outcome"] == "error"
+
+
+def test_crashed_worker_is_an_error_and_not_broken(bench: Bench) -> None:
+    bench.pytester.makepyfile(
+        test_own="""
+        import os
+        import pytest
+
+        @pytest.mark.contracts
+        def test_own(handoff):
+            '''Own promise.'''
+            os._exit(1)
+        """
+    )
+    assert bench.run("-n1", "--max-worker-restart=0", target="test_own.py").ret == EXIT_ERROR
+
+
+def test_verdicts_do_not_depend_on_a_terminal(bench: Bench) -> None:
+    bench.serve(FAULTY)
+    assert bench.run("-p", "no:terminal").ret == EXIT_BROKEN
+    assert bench.outcomes()["norms.norm_output_is_honoured"] == "broken"
+
+
 def test_user_mistake_in_a_contract_is_an_error(bench: Bench) -> None:
     bench.pytester.makepyfile(
         test_own="""
@@ -329,7 +399,7 @@ def test_record_has_header_verdicts_and_closing_line(bench: Bench) -> None:
     assert header["expected"] == len(verdicts) == end["verdicts"] == 4
     assert "sglang 0.5.23" in header["sides"]["serving"][0]
     assert verdicts[0]["promise"].endswith(".")
-    assert [path.name for path in bench.root.glob("tmp*")] == []
+    assert list(bench.root.glob(".verdicts*")) == []
 
 
 def test_session_that_stops_early_says_what_was_never_judged(bench: Bench) -> None:
@@ -367,7 +437,7 @@ def test_workers_share_one_probe_run_and_report_alike(bench: Bench) -> None:
 
 
 def test_workers_share_a_failed_probe_run(bench: Bench) -> None:
-    bench.serve(SERVED, steps=(HELLO, "kill"))
+    bench.serve(SERVED, steps=("kill",))
     result = bench.run("-n2", k="plain or two_layers")
     assert result.ret == EXIT_ERROR
     assert runs(bench.serving) == 1

@@ -206,7 +206,7 @@ def test_other_cases_inputs_or_library_files_run_again(tmp_path: Path) -> None:
 
 
 def test_failed_run_is_kept_for_its_session_only(tmp_path: Path) -> None:
-    found = side(tmp_path, steps=(HELLO, "exit"))
+    found = side(tmp_path, steps=("exit",))
     for session in ("a", "a", "b"):
         run = found.run(CASES, tmp_path / "cache", session=session)
         assert run.results["one"].error
