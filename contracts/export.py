@@ -1,7 +1,8 @@
 """Writes a draft that speculators saved the way a given sglang release reads it, or refuses with a cause.
 
-What a release reads is not typed in here: a `Dialect` is drawn from the surface recorded for that release
-(which tensors its loader consumed, which config keys it asked for, which hidden state an id delivered).
+What a release takes is drawn from the surface recorded for it (`Dialect`): which tensors its loader consumed,
+which config keys it asked for, which hidden state an id delivered. Typed in are only the names and keys that
+every release since the first reads.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import tempfile
+import uuid
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from packaging.version import InvalidVersion, Version
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from contracts import records
@@ -30,6 +33,18 @@ LAYER_KEYS = (
 )  # fmt: skip
 DERIVED = frozenset({"t2d"})
 """Tensors that say nothing d2t does not say; no engine reads them."""
+LAYER_PARTS = (
+    "input_layernorm", "post_attention_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
+    "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj",
+)  # fmt: skip
+
+IGNORED = frozenset(
+    {
+        "architectures", "auto_map", "speculators_config", "tie_word_embeddings", "torch_dtype",
+        "transformers_version", "has_no_defaults_at_init",
+    }
+)  # fmt: skip
+"""Keys of a saved config that say nothing about how the draft computes."""
 
 WINDOW_ARGUMENT = "--speculative-draft-window-size"
 
@@ -39,14 +54,17 @@ _NUMBER = re.compile(r"\d+")
 
 
 class SavedConfig(BaseModel):
-    """The keys of a config.json saved by speculators that export reads; all others are left alone."""
+    """The keys of a config.json saved by speculators that export understands."""
 
-    model_config = ConfigDict(frozen=True, strict=True)
+    model_config = ConfigDict(frozen=True, strict=True, extra="allow")
 
+    speculators_model_type: Literal["eagle3"]
+    speculators_version: str
     transformer_layer_config: dict[str, Any]
     eagle_aux_hidden_state_layer_ids: list[int] | None = None
     """Hidden-state indices, as speculators numbers layers since 0.5."""
     draft_vocab_size: int
+    target_hidden_size: int | None = None
     norm_before_fc: bool = False
     fc_norm: bool = False
     norm_output: bool = False
@@ -61,22 +79,41 @@ class SavedConfig(BaseModel):
         sliding = "sliding_attention" in (layer.get("layer_types") or ())
         return layer.get("sliding_window") if sliding else None
 
+    @property
+    def not_understood(self) -> dict[str, Any]:
+        """Keys that are set and that export knows nothing about."""
+        return {key: value for key, value in (self.model_extra or {}).items() if value and key not in IGNORED}
+
     @classmethod
     def of(cls, source: Checkpoint) -> SavedConfig:
         """Check the config of a checkpoint.
 
         Raises:
-            CheckpointError: it is not one that speculators saved.
+            CheckpointError: it is not one that speculators >= 0.5 saved for EAGLE-3.
 
         """
+        file = source.path / "config.json"
         try:
-            return cls.model_validate(dict(source.config))
+            saved = cls.model_validate(dict(source.config))
         except ValidationError as error:
             first = error.errors()[0]
             key = ".".join(str(part) for part in first["loc"])
             raise CheckpointError(
-                f"{source.path / 'config.json'}: not a draft saved by speculators ({key}: {first['msg']})"
+                f"{file}: not an EAGLE-3 draft saved by speculators ({key}: {first['msg']})"
             ) from None
+        if _release(saved.speculators_version) < Version("0.5"):
+            raise CheckpointError(
+                f"{file}: saved by speculators {saved.speculators_version}, which numbered layers otherwise; "
+                "convert it with speculators >= 0.5"
+            )
+        return saved
+
+
+def _release(version: str) -> Version:
+    try:
+        return Version(version)
+    except InvalidVersion:
+        return Version("0")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,41 +130,66 @@ class Refused(Exception):
 
     def __init__(self, refusals: Iterable[Refusal]) -> None:
         self.refusals = tuple(refusals)
-        super().__init__("; ".join(f"{item.cause}: {item.what}" for item in self.refusals))
+        told = (f"{item.what} ({item.cause}). {item.cause.fix}" for item in self.refusals)
+        super().__init__("cannot be exported: " + " ".join(told))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dialect:
     """What one serving release reads of an EAGLE-3 draft checkpoint."""
 
-    architecture: str = "LlamaForCausalLMEagle3"
-    tensors: frozenset[str] | None = None
-    """Names that the loader consumed, numbers as `*`; None: not recorded, refuse nothing for it."""
-    config_keys: frozenset[str] | None = None
-    id_shift: int = 1
-    """Hidden-state index minus layer id. 1 in the reference implementation and for sglang's Llama target:
-    an id names the output of a layer."""
-    shares_embedding: bool = False
+    release: str
+    """The recorded release that this was drawn from."""
+    architecture: str
+    tensors: frozenset[str]
+    """Names that the loader consumed, numbers as `*`."""
+    config_keys: frozenset[str]
+    id_shift: int
+    """Hidden-state index minus layer id: 1 where an id names the output of a layer."""
+    lowest_state: int
+    """Lowest hidden-state index that was seen to be delivered."""
+    shares_embedding: bool
     """The target's embedding takes the place of the draft's."""
 
     @classmethod
-    def of(cls, surface: Mapping[str, DraftFacts]) -> Dialect:
-        """Draw the dialect from the recorded facts of a serving release, by recipe."""
+    def for_release(cls, serving: str) -> Dialect:
+        """The dialect of sglang `serving`: from its own record, or from the newest release before it.
+
+        Raises:
+            UnsupportedRelease: there is no such record, or it is no release.
+
+        """
+        records.check_supported("sglang", serving)
+        release = records.baseline("sglang", serving)
+        assert release is not None  # the oldest release that is supported is recorded
+        return cls.of(records.surface("sglang", release), release)
+
+    @classmethod
+    def of(cls, surface: Mapping[str, DraftFacts], release: str) -> Dialect:
+        """Draw the dialect from the recorded facts of a serving release, by recipe.
+
+        Raises:
+            ValueError: the facts say too little, or contradict each other.
+
+        """
         facts = list(surface.values())
-        named = [item.weight_names for item in facts if item.weight_names]
         taps = [item.aux_layers for item in facts if item.aux_layers and item.aux_layers.layer_ids]
         shifts = {
             state - layer_id
             for tap in taps
             for layer_id, state in zip(tap.layer_ids or (), tap.states, strict=True)
         }
-        if not named or len(shifts) != 1:
-            return cls()
+        names = {name for item in facts if item.weight_names for name in item.weight_names.names}
+        architectures = {item.architecture for item in facts if item.architecture}
+        if len(shifts) != 1 or len(architectures) != 1 or not names:
+            raise ValueError(f"the record of sglang {release} does not show one way to write a draft")
         return cls(
-            architecture=next(item.architecture for item in facts if item.architecture),
-            tensors=frozenset(_pattern(name) for item in named for name in item.names),
+            release=release,
+            architecture=architectures.pop(),
+            tensors=frozenset(map(_pattern, names)),
             config_keys=frozenset(key for item in facts for key in item.config_keys),
             id_shift=shifts.pop(),
+            lowest_state=min(state for tap in taps for state in tap.states),
             shares_embedding=all(
                 item.sharing is None or item.sharing.embedding == "target" for item in facts
             ),
@@ -139,6 +201,7 @@ class Plan:
     """What an export will write, and what it has to refuse."""
 
     source: Checkpoint
+    dialect: Dialect
     config: Mapping[str, Any]
     renames: Mapping[str, str]
     """Name of each tensor as saved -> name as written."""
@@ -147,7 +210,7 @@ class Plan:
     """Command-line arguments that the server needs for this draft."""
 
 
-def export_draft(draft: Path, folder: Path, *, serving: str) -> Plan:
+def export_draft(draft: Path | str, folder: Path | str, *, serving: str) -> Plan:
     """Write the draft that speculators saved in `draft` to `folder`, as sglang `serving` reads it.
 
     Args:
@@ -156,39 +219,77 @@ def export_draft(draft: Path, folder: Path, *, serving: str) -> Plan:
         serving: release of sglang; one without a record is treated as the newest recorded one before it.
 
     Returns:
-        What was written; `server_args` is what the server needs on its command line.
+        What was written, and in which release's dialect; `server_args` is what the server needs on its
+        command line.
 
     Raises:
-        CheckpointError: `draft` cannot be read.
+        CheckpointError: `draft` cannot be read, or is no whole EAGLE-3 draft saved by speculators.
         Refused: something trained cannot be expressed for this release; nothing was written.
+        UnsupportedRelease: how `serving` reads drafts is not recorded.
         FileExistsError: `folder` is there already.
 
     """
-    release = records.baseline("sglang", serving)
-    dialect = Dialect.of(records.surface("sglang", release)) if release else Dialect()
-    planned = plan(read(draft), dialect)
-    write(planned, folder)
+    planned = plan(read(Path(draft)), Dialect.for_release(serving))
+    write(planned, Path(folder))
     return planned
 
 
 def plan(source: Checkpoint, dialect: Dialect) -> Plan:
-    """Decide how `source`, a draft in the format of speculators >= 0.5, is written in `dialect`."""
+    """Decide how `source`, a draft in the format of speculators >= 0.5, is written in `dialect`.
+
+    Raises:
+        CheckpointError: it is no whole EAGLE-3 draft saved by speculators.
+
+    """
     saved = SavedConfig.of(source)
+    _check_whole(source, saved)
     renames = {name: exported_name(name) for name in source.tensors if name not in DERIVED}
     window, window_refusals = _window(saved)
     return Plan(
         source=source,
+        dialect=dialect,
         config=_flat_config(saved, dialect),
         renames=renames,
         refusals=(
-            *_refused_flags(saved, dialect),
+            *_refused_keys(saved, dialect),
             *_refused_tensors(renames, dialect),
             *_refused_layers(saved, dialect),
-            *_refused_embedding(saved, dialect),
             *window_refusals,
         ),
         server_args=window,
     )
+
+
+def _check_whole(source: Checkpoint, saved: SavedConfig) -> None:
+    """Refuse a draft that lacks a tensor, or whose tensors have other sizes than its config says."""
+    layer, heads = saved.transformer_layer_config, saved.draft_vocab_size
+    try:
+        hidden, vocab, layers = layer["hidden_size"], layer["vocab_size"], layer["num_hidden_layers"]
+    except KeyError as missing:
+        file = source.path / "config.json"
+        raise CheckpointError(
+            f"{file}: transformer_layer_config lacks {missing}; save the draft again"
+        ) from None
+    states = len(saved.eagle_aux_hidden_state_layer_ids or ()) or 3
+    expected: dict[str, tuple[int, ...] | None] = {
+        "embed_tokens.weight": (vocab, hidden),
+        "fc.weight": (hidden, states * (saved.target_hidden_size or hidden)),
+        "lm_head.weight": (heads, hidden),
+        "norm.weight": (hidden,),
+        "layers.0.hidden_norm.weight": (hidden,),
+    }
+    expected |= {f"layers.{index}.{part}.weight": None for index in range(layers) for part in LAYER_PARTS}
+    if heads < vocab:
+        expected["d2t"] = (heads,)
+    for name, shape in expected.items():
+        tensor = source.tensors.get(name)
+        if tensor is None:
+            raise CheckpointError(f"{source.path}: tensor {name} is missing; save the draft again")
+        if shape is not None and tensor.shape != shape:
+            raise CheckpointError(
+                f"{source.path}: {name} is {list(tensor.shape)}, and config.json says {list(shape)}; "
+                "the two are not of one draft"
+            )
 
 
 def write(planned: Plan, folder: Path, *, force: bool = False) -> None:
@@ -213,16 +314,19 @@ def write(planned: Plan, folder: Path, *, force: bool = False) -> None:
     if folder.exists():
         raise FileExistsError(f"{folder}: already there; give a new folder")
     folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    partial = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}.partial")
+    partial.mkdir()
     try:
         tensors = {}
         for file in sorted({tensor.file for tensor in planned.source.tensors.values()}):
             for name, tensor in safetensors.load_file(planned.source.path / file).items():
                 if name in planned.renames:
                     tensors[planned.renames[name]] = tensor
-        safetensors.save_file(tensors, partial / "model.safetensors", metadata={"format": "pt"})
+        weights = partial / "model.safetensors"
+        safetensors.save_file(tensors, weights, metadata={"format": "pt"})
         text = json.dumps(planned.config, indent=2, sort_keys=True) + "\n"
         (partial / "config.json").write_text(text, encoding="utf-8")
+        weights.chmod((partial / "config.json").stat().st_mode)  # as readable as any new file here
         partial.rename(folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -252,6 +356,7 @@ def _flat_config(saved: SavedConfig, dialect: Dialect) -> dict[str, Any]:
         "model_type": "llama",
         "draft_vocab_size": saved.draft_vocab_size,
         "dtype": saved.dtype,
+        **({"target_hidden_size": saved.target_hidden_size} if saved.target_hidden_size else {}),
         "tie_word_embeddings": False,  # speculators always saves a head of the draft's own
         "num_aux_hidden_states": len(ids) or None,
         "eagle_config": {
@@ -285,21 +390,30 @@ def _window(saved: SavedConfig) -> tuple[tuple[str, ...], list[Refusal]]:
     kinds = set(saved.transformer_layer_config["layer_types"])
     if len(kinds) > 1:
         return (), [Refusal(cause=Cause.WINDOW_DIFFERS, what=f"layer_types: {sorted(kinds)} in one draft")]
+    if saved.window < 2:
+        return (), [Refusal(cause=Cause.WINDOW_DIFFERS, what=f"sliding_window: {saved.window}")]
     return (WINDOW_ARGUMENT, str(saved.window - 1)), []
 
 
-def _refused_flags(saved: SavedConfig, dialect: Dialect) -> list[Refusal]:
-    if dialect.config_keys is None:
-        return []
-    asked = [flag for flag in NORM_FLAGS if getattr(saved, flag) and flag not in dialect.config_keys]
-    return [Refusal(cause=Cause.NORM_NOT_SERVED, what=f"{flag}: true") for flag in asked]
+def _refused_keys(saved: SavedConfig, dialect: Dialect) -> list[Refusal]:
+    flags = [flag for flag in NORM_FLAGS if getattr(saved, flag) and flag not in dialect.config_keys]
+    refusals = [Refusal(cause=Cause.NORM_NOT_SERVED, what=f"{flag}: true") for flag in flags]
+    if saved.embed_requires_grad and dialect.shares_embedding:
+        refusals.append(Refusal(cause=Cause.EMBEDDING_REPLACED, what="embed_requires_grad: true"))
+    refusals += [
+        Refusal(cause=Cause.NOT_EXPRESSIBLE, what=f"{key}: {value!r:.80}")
+        for key, value in sorted(saved.not_understood.items())
+    ]
+    return refusals
 
 
 def _refused_tensors(renames: Mapping[str, str], dialect: Dialect) -> list[Refusal]:
-    if dialect.tensors is None:
-        return []
-    lost = [name for name, exported in sorted(renames.items()) if _pattern(exported) not in dialect.tensors]
-    return [Refusal(cause=Cause.NOT_EXPRESSIBLE, what=name) for name in lost]
+    taken = Counter(renames.values())
+    return [
+        Refusal(cause=Cause.NOT_EXPRESSIBLE, what=name)
+        for name, exported in sorted(renames.items())
+        if _pattern(exported) not in dialect.tensors or taken[exported] > 1
+    ]
 
 
 def _refused_layers(saved: SavedConfig, dialect: Dialect) -> list[Refusal]:
@@ -309,16 +423,8 @@ def _refused_layers(saved: SavedConfig, dialect: Dialect) -> list[Refusal]:
         return [Refusal(cause=Cause.WRONG_LAYERS, what=what)]
     if states != sorted(states):
         return [Refusal(cause=Cause.LAYER_ORDER, what=f"eagle_aux_hidden_state_layer_ids: {states}")]
-    if min(states) < dialect.id_shift:
-        return [
-            Refusal(cause=Cause.LAYER_OUT_OF_RANGE, what=f"hidden state {min(states)}: no layer's output")
-        ]
-    return []
-
-
-def _refused_embedding(saved: SavedConfig, dialect: Dialect) -> list[Refusal]:
-    if saved.embed_requires_grad and dialect.shares_embedding:
-        return [Refusal(cause=Cause.EMBEDDING_REPLACED, what="embed_requires_grad: true")]
+    if min(states) < dialect.lowest_state:
+        return [Refusal(cause=Cause.LAYER_OUT_OF_RANGE, what=f"hidden state {min(states)}")]
     return []
 
 

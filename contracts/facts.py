@@ -7,7 +7,7 @@ the standard library only, because it is imported inside the interpreter of eith
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 PROTOCOL = 1
@@ -35,6 +35,11 @@ class TensorShapes:
 
     shapes: Mapping[str, tuple[int, ...]]
     """Training: as saved. Serving: the part of a (possibly fused) parameter that the tensor filled."""
+    dtypes: Mapping[str, str] = field(default_factory=dict)
+    """Training: as saved (safetensors names). Serving: of the parameter filled (torch names)."""
+    places: Mapping[str, str] = field(default_factory=dict)
+    """Serving: the parameter filled, and the element at which the part begins. Contracts do not compare
+    these; the recorded surface does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,9 +108,11 @@ class Rope:
     """Rotary position embedding of the draft."""
 
     inverse_frequencies: tuple[float, ...]
-    """One per pair of rotated dimensions (radians per position), scaling included."""
+    """Angle per position, in radians, of each rotated pair of dimensions, scaling included."""
     amplitude: float
     """Factor on cosine and sine (attention scaling of yarn; 1.0 otherwise)."""
+    interleaved: bool = False
+    """Whether even and odd dimensions rotate together (GPT-J), or the two halves of a head (NeoX, Llama)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,6 +157,8 @@ class DraftFacts:
     vocab_map: VocabMap | None = None
     hidden_dims: HiddenDims | None = None
     norms: NormFlags | None = None
+    norm_eps: float | None = None
+    """Epsilon of the RMS norms in the draft's first layer."""
     rope: Rope | None = None
     attention: Attention | None = None
     sharing: Sharing | None = None

@@ -14,9 +14,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+import pytest
 from filelock import FileLock
 
-from contracts import checkpoint, export, records
+from contracts import checkpoint, export
 from contracts.facts import CaseResult, DraftFacts, Refusal, SideName
 from contracts.recipes import RECIPES, Recipe, Target
 from contracts.sides import CASE_TIMEOUT, Progress, Side, SideRun, SideUnavailable
@@ -25,16 +26,19 @@ T = TypeVar("T")
 Kind = Literal["exported", "raw"]
 
 
-class NotRun(Exception):
-    """A contract could not be judged, and why."""
+class NotRun(pytest.skip.Exception):  # type: ignore[name-defined, misc]
+    """A contract could not be judged, and why. A test of anybody's that meets it is skipped."""
 
     def __init__(self, reason: str, *, side_missing: bool = False) -> None:
         self.side_missing = side_missing
-        super().__init__(reason)
+        super().__init__(reason, pytrace=False)
 
 
-class ProbeFailed(Exception):
+class ProbeFailed(pytest.fail.Exception):  # type: ignore[name-defined, misc]
     """A probe reported an error instead of facts: the suite or the machine failed, not the interface."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, pytrace=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,9 +216,7 @@ class Workbench:
     @cached_property
     def dialect(self) -> export.Dialect:
         """What the serving release reads, from its record or from the newest older one."""
-        side = self.side("serving")
-        release = records.baseline(side.library, side.version)
-        return export.Dialect.of(records.surface(side.library, release)) if release else export.Dialect()
+        return export.Dialect.for_release(self.side("serving").version)
 
     @cached_property
     def _plans(self) -> dict[str, export.Plan]:

@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import sys
+import traceback
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -53,6 +54,17 @@ class Unusable(Exception):
     """An option or file that the user gave cannot be used; one line."""
 
 
+def _check_options(option: Any) -> None:
+    """Refuse what could only fail at the end of the session."""
+    if option.case_timeout <= 0:
+        raise Unusable(f"--case-timeout: {option.case_timeout:g} s is no time at all; give a positive number")
+    if option.verdicts is None:
+        return
+    file = option.verdicts.absolute()
+    if file.is_dir() or not file.parent.is_dir() or not os.access(file.parent, os.W_OK):
+        raise Unusable(f"--verdicts: cannot write {option.verdicts}; name a file in an existing folder")
+
+
 @dataclass
 class Judge:
     """One session: its options, its workbench and the verdicts so far."""
@@ -84,8 +96,7 @@ class Judge:
         option = config.option
         pythons: dict[SideName, str] = {"training": option.training_python, "serving": option.serving_python}
         cache = Path(option.contracts_cache or user_cache_path("draft-contracts"))
-        if option.verdicts is not None and not os.access(option.verdicts.resolve().parent, os.W_OK):
-            raise Unusable(f"--verdicts: cannot write to {option.verdicts}; name an existing folder")
+        _check_options(option)
         worker = getattr(config, "workerinput", None)
         try:
             make_folder(cache)
@@ -100,7 +111,9 @@ class Judge:
             for side in pythons:
                 with contextlib.suppress(NotRun):  # said by every contract that needs it
                     workbench.side(side)
-        except (CacheUnavailable, KnownError, BadInterpreter) as error:
+        except KnownError as error:
+            raise Unusable(f"--contracts-known: {error}" if option.contracts_known else str(error)) from None
+        except (CacheUnavailable, BadInterpreter) as error:
             raise Unusable(str(error)) from None
         given = [f"--{side}-python={python}" for side, python in pythons.items() if python != sys.executable]
         if option.contracts_known:
@@ -137,13 +150,13 @@ class Judge:
         else:
             _apply(report, verdict, item, error)
         # These travel with the report, between xdist workers too.
-        report.verdict = {**asdict(verdict), "outcome": str(verdict.outcome)}
-        report.side_missing = missing
-        report.stand_ins = self.workbench.stand_ins()
+        report.verdict = {**asdict(verdict), "outcome": str(verdict.outcome)}  # type: ignore[attr-defined]
+        report.side_missing = missing  # type: ignore[attr-defined]
+        report.stand_ins = self.workbench.stand_ins()  # type: ignore[attr-defined]
         item.user_properties.extend(_properties(verdict))  # JUnit XML reads them off the item
 
     def _entry(self, contract: str, item: pytest.Item) -> Entry | None:
-        recipe = getattr(item, "callspec", None) and item.callspec.params.get("recipe")
+        recipe = getattr(item, "callspec", None) and item.callspec.params.get("recipe")  # type: ignore[attr-defined]
         if recipe is None:
             return None
         try:
@@ -240,7 +253,7 @@ def _verdict(
     if isinstance(error, NotRun) or report.outcome == "skipped":
         return Verdict(**facts | {"outcome": Outcome.NOT_RUN, "reason": str(error)})
     if error is not None:
-        reason = str(error) if isinstance(error, ProbeFailed) else f"{type(error).__name__}: {error}"
+        reason = str(error) if isinstance(error, ProbeFailed) else _where(error)
         return Verdict(**facts | {"outcome": Outcome.ERROR, "reason": reason})
     if entry:
         reason = f"known.toml says that this does not hold ({entry.cause}); it holds: remove the entry"
@@ -248,6 +261,13 @@ def _verdict(
     if report.outcome != "passed":  # a strict xpass of a user's own mark, say
         return Verdict(**facts | {"outcome": Outcome.ERROR, "reason": str(report.longrepr)})
     return base
+
+
+def _where(error: BaseException) -> str:
+    """An unexpected exception in one line: what, and where it came from."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {error}{place}"
 
 
 def _apply(
@@ -296,18 +316,19 @@ class _ProgressLine:
     title: str = field(default="", init=False)
 
     def start(self, title: str) -> Progress:
-        """Begin to report on one probe."""
+        """Report on one probe, from when it is started; a run that is in the cache starts none."""
         self.title = title
-        self._write(f"{title}: starting the probe ...", end="" if sys.stderr.isatty() else "\n")
         return self._show
 
     def _show(self, done: int, total: int) -> None:
-        if sys.stderr.isatty() or done == total:
+        if done == 0:
+            self._write(f"{self.title}: starting the probe ...", end="" if sys.stderr.isatty() else "\n")
+        elif sys.stderr.isatty() or done == total:
             self._write(f"{self.title}: {done} of {total} cases", end="\n" if done == total else "")
 
     def _write(self, text: str, end: str) -> None:
         capture = self.config.pluginmanager.get_plugin("capturemanager")
-        start = "\r\033[K" if sys.stderr.isatty() else ""
+        start = "\r\033[K" if sys.stderr.isatty() else "\n" if text.endswith("...") else ""
         if capture is None:
             sys.stderr.write(start + text + end)
             return

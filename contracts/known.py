@@ -17,10 +17,12 @@ from typing import Annotated, Any, Literal
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from pydantic import AfterValidator, BaseModel, ConfigDict, HttpUrl, ValidationError, model_validator
 
+from contracts.recipes import RECIPES
 from contracts.records import catalog
 from contracts.verdict import Cause
 
 FILE = Path(__file__).parent / "known.toml"
+_RECIPES = {recipe.name for recipe in RECIPES} | {"*"}
 
 
 class KnownError(Exception):
@@ -101,7 +103,11 @@ def load(file: Path = FILE) -> Known:
         data = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise KnownError(f"{file}: not readable as TOML ({error})") from None
-    entries = tuple(_entry(file, number, item) for number, item in enumerate(data.get("known", ()), start=1))
+    listed = data.pop("known", [])
+    if data or not isinstance(listed, list):
+        odd = f"unknown key {next(iter(data))!r}" if data else "'known' is no list of tables"
+        raise KnownError(f"{file}: {odd}; each entry is a table [[known]]")
+    entries = tuple(_entry(file, number, item) for number, item in enumerate(listed, start=1))
     _check_unique(file, entries)
     return Known(entries)
 
@@ -114,6 +120,11 @@ def _entry(file: Path, number: int, item: Any) -> Entry:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"]) or "entry"
         raise KnownError(f"{where}: {field}: {first['msg']}") from None
+    for recipe in entry.recipes:
+        if recipe not in _RECIPES:
+            raise KnownError(f"{where}: no recipe {recipe!r}; there are: {', '.join(sorted(_RECIPES))}")
+    if not _exists(entry.contract):
+        raise KnownError(f"{where}: no contract {entry.contract!r}; write module.promise, as in reports")
     for library, specifier in (("speculators", entry.training), ("sglang", entry.serving)):
         known = catalog(library).known
         if not any(SpecifierSet(specifier).filter(known, prereleases=True)):
@@ -121,6 +132,13 @@ def _entry(file: Path, number: int, item: Any) -> Entry:
                 f"{where}: '{specifier}' matches no known release of {library} ({known[0]} ... {known[-1]})"
             )
     return entry
+
+
+def _exists(contract: str) -> bool:
+    """Whether this package has the contract; modules of others are not looked into."""
+    module, _, promise = contract.partition(".")
+    file = FILE.with_name(f"test_{module}.py")
+    return bool(promise) and (not file.exists() or f"def test_{promise}(" in file.read_text(encoding="utf-8"))
 
 
 def _toml_types(item: Any) -> Any:

@@ -49,7 +49,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         group.addoption(
             f"--{side}-python",
             metavar="PYTHON",
-            default=os.environ.get(f"CONTRACTS_{side.upper()}_PYTHON", sys.executable),
+            default=os.environ.get(f"CONTRACTS_{side.upper()}_PYTHON") or sys.executable,
             help=f"interpreter that has {library} [CONTRACTS_{side.upper()}_PYTHON; default: this one]",
         )
     group.addoption(
@@ -60,14 +60,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--contracts-cache",
         metavar="FOLDER",
-        type=Path,
+        type=_path,
         default=os.environ.get("CONTRACTS_CACHE"),
         help="where drafts and probe reports are kept [CONTRACTS_CACHE; default: the user cache]",
     )
     group.addoption(
         "--contracts-known",
         metavar="FILE",
-        type=Path,
+        type=_path,
         help="recorded incompatibilities instead of the known.toml that ships",
     )
     group.addoption(
@@ -77,7 +77,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=60.0,
         help="time limit for one case of a probe [default: 60]",
     )
-    group.addoption("--verdicts", metavar="FILE", type=Path, help="write every verdict to FILE as JSON lines")
+    group.addoption(
+        "--verdicts", metavar="FILE", type=_path, help="write every verdict to FILE as JSON lines"
+    )
+
+
+def _path(text: str) -> Path | None:
+    """A path; an empty one (an unset shell variable) counts as not given."""
+    return Path(text) if text else None
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -92,8 +99,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_REPORTS] = []
     config.pluginmanager.register(_Recorder(config.stash[_REPORTS]), "contracts-recorder")
     expression = getattr(config.option, "markexpr", "") or ""
-    if MARK in expression and "not" not in expression and not hasattr(config, "workerinput"):
-        _judge(config)  # so that a bad option is refused before any xdist worker starts
+    if MARK in expression and "not" not in expression:
+        if config.option.tbstyle == "auto":
+            config.option.tbstyle = "no"  # the summary tells each verdict, once
+        if not hasattr(config, "workerinput"):
+            _judge(config)  # so that a bad option is refused before any xdist worker starts
 
 
 class _Recorder:

@@ -73,6 +73,7 @@ RECIPES: tuple[Recipe, ...] = (
     Recipe(name="qwen3_layer", about="a qwen3 layer: queries and keys are normed", layer_type="qwen3"),
     Recipe(name="full_vocab", about="the target's whole vocabulary, no map", draft_vocab_size=None),
     Recipe(name="four_aux_layers", about="four aux layers", aux_layer_ids=(1, 3, 5, 7)),
+    Recipe(name="embedding_state", about="the target's embeddings among the states", aux_layer_ids=(0, 4, 6)),
     Recipe(name="norm_before_fc", about="one norm before fc", flags=_frozen(norm_before_fc=True)),
     Recipe(name="fc_norm", about="one norm per aux state before fc", flags=_frozen(fc_norm=True)),
     Recipe(name="norm_output", about="the state fed back is normed", flags=_frozen(norm_output=True)),
@@ -102,6 +103,20 @@ RECIPES: tuple[Recipe, ...] = (
         name="rope_llama3",
         about="RoPE scaling of the llama3 type",
         layer=_frozen(rope_parameters=_LLAMA3_ROPE),
+    ),
+    Recipe(
+        name="rope_linear",
+        about="RoPE scaling of the linear type",
+        layer=_frozen(rope_parameters=_frozen(rope_type="linear", rope_theta=50_000.0, factor=4.0)),
+    ),
+    Recipe(
+        name="rope_yarn",
+        about="RoPE scaling of the yarn type",
+        layer=_frozen(
+            rope_parameters=_frozen(
+                rope_type="yarn", rope_theta=50_000.0, factor=4.0, original_max_position_embeddings=128
+            )
+        ),
     ),
     Recipe(
         name="attention_bias",

@@ -98,10 +98,17 @@ def as_json(facts: DraftFacts) -> str:
     return _layout(json.loads(_FACTS.dump_json(facts))) + "\n"
 
 
+def _rounded(value: Any) -> Any:
+    """Floats to six digits: libraries and processors differ in the last ones."""
+    if isinstance(value, list):
+        return [_rounded(item) for item in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
 def _layout(data: Any, indent: str = "") -> str:
     """JSON with one line per leaf, so that a difference of two records reads line by line."""
     if not isinstance(data, dict) or not data:
-        return json.dumps(data)
+        return json.dumps(_rounded(data))
     inner = indent + "  "
     lines = [f"{inner}{json.dumps(key)}: {_layout(value, inner)}" for key, value in sorted(data.items())]
     return "{\n" + ",\n".join(lines) + f"\n{indent}}}"

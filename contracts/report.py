@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
@@ -33,6 +34,8 @@ COLOURS = {
     Outcome.ERROR: "purple",
     Outcome.NOT_RUN: "blue",
 }
+_PROBE_FAILED = re.compile(r"^the \w+ probe failed on \S+: ")
+
 CATEGORIES = {
     Outcome.HOLDS: "passed",
     Outcome.KNOWN: "xfailed",
@@ -112,11 +115,11 @@ def write_summary(reporter: Any, judge: Judge) -> None:
     _write_matrix(reporter, verdicts)
     _write_details(reporter, verdicts)
     counts = Counter(Outcome(verdict.outcome) for verdict in verdicts)
-    told = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
+    told = [f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome]]
     missing = judge.expected - len(verdicts)
     if missing > 0:
-        told += f"; {missing} of {judge.expected} contracts were never judged"
-    reporter.write_line(told or "no contract was judged")
+        told.append(f"{missing} of {judge.expected} cases were never judged")
+    reporter.write_line(", ".join(told) or "no contract was judged")
 
 
 def _write_matrix(reporter: Any, verdicts: Sequence[Verdict]) -> None:
@@ -155,15 +158,18 @@ def _write_details(reporter: Any, verdicts: Sequence[Verdict]) -> None:
         groups: dict[tuple[Any, ...], list[Verdict]] = {}
         for verdict in verdicts:
             if verdict.outcome == outcome:
-                alike = outcome in (Outcome.KNOWN, Outcome.NOT_RUN, Outcome.ERROR)
-                key = (
-                    (verdict.cause, verdict.reason)
-                    if alike
-                    else (verdict.contract, verdict.cause, verdict.seen)
-                )
-                groups.setdefault(key, []).append(verdict)
+                groups.setdefault(_alike(verdict), []).append(verdict)
         for group in groups.values():
             _write_group(reporter, outcome, group)
+
+
+def _alike(verdict: Verdict) -> tuple[str | None, ...]:
+    """What verdicts that are told together have in common."""
+    if verdict.outcome in (Outcome.KNOWN, Outcome.NOT_RUN):
+        return verdict.cause, verdict.reason
+    if verdict.outcome == Outcome.ERROR:
+        return (_PROBE_FAILED.sub("", verdict.reason or ""),)  # the same failure, met by every recipe
+    return verdict.contract, verdict.cause, verdict.seen
 
 
 def _write_group(reporter: Any, outcome: Outcome, group: Sequence[Verdict]) -> None:

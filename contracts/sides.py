@@ -50,7 +50,7 @@ _IDENTITY = TypeAdapter(SideIdentity)
 _RESULT = TypeAdapter(CaseResult)
 
 Progress = Callable[[int, int], None]
-"""Called with the number of cases done and the number there are."""
+"""Called with the number of cases done and the number there are; with 0 when a probe is started."""
 
 
 class SideUnavailable(Exception):
@@ -143,20 +143,22 @@ class Side:
         with FileLock(cache / f"{name}.lock"):
             complete, own = cache / name, cache / f"{name}.{session or os.getpid()}"
             for folder in (complete, own):
-                if (folder / RECORD).exists():
+                if (known := _load_run(folder)) is not None:
                     os.utime(folder)
-                    return _load_run(folder)
+                    return known
             sweep(cache)
             shutil.rmtree(own, ignore_errors=True)
             own.mkdir()
             order = [_in_folder(case, own) for case in cases]
             results, stand_ins = run_probe(self.python, self.library, order, own, case_timeout, progress)
             _save_run(own, results, stand_ins)
-            if any(result.error for result in results):
-                return _load_run(own)
-            shutil.rmtree(complete, ignore_errors=True)
-            own.rename(complete)
-            return _load_run(complete)
+            kept = own
+            if not any(result.error for result in results):
+                shutil.rmtree(complete, ignore_errors=True)
+                kept = own.rename(complete)
+            return SideRun(
+                results={result.case: result for result in results}, stand_ins=stand_ins, folder=kept
+            )
 
     def _key(self, cases: Sequence[Mapping[str, Any]], inputs: Sequence[Path]) -> str:
         settings = sorted(
@@ -199,6 +201,8 @@ def run_probe(
     """
     results: dict[str, CaseResult] = {}
     stand_ins: tuple[str, ...] = ()
+    if progress:
+        progress(0, len(cases))
     waiting, processes = list(cases), 0
     while waiting:
         processes += 1
@@ -334,7 +338,8 @@ def identify(name: SideName, python: str) -> SideIdentity:
     """
     option = f"--{name}-python"
     if shutil.which(python) is None:
-        raise BadInterpreter(f"{option}: no such interpreter: {python}")
+        why = "not a program that can be run" if Path(python).exists() else "no such interpreter"
+        raise BadInterpreter(f"{option}: {why}: {python}")
     command = [python, str(PROBES / "__main__.py"), "identify", LIBRARIES[name]]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=IDENTIFY_TIMEOUT, check=False)
@@ -375,20 +380,30 @@ def sweep(cache: Path, *, now: float | None = None) -> None:
 
 
 def _save_run(folder: Path, results: Sequence[CaseResult], stand_ins: tuple[str, ...]) -> None:
-    data = {"stand_ins": stand_ins, "results": [_RESULT.dump_python(item, mode="json") for item in results]}
+    data = {
+        "stand_ins": stand_ins,
+        "files": [str(file.relative_to(folder)) for file in _files(folder)],
+        "results": [_RESULT.dump_python(item, mode="json") for item in results],
+    }
     partial = folder / f"{RECORD}.partial"
     partial.write_text(json.dumps(data))
     partial.rename(folder / RECORD)
 
 
-def _load_run(folder: Path) -> SideRun:
-    data = json.loads((folder / RECORD).read_text())
-    results = [_RESULT.validate_python(item) for item in data["results"]]
-    return SideRun(
-        results={result.case: result for result in results},
-        stand_ins=tuple(data["stand_ins"]),
-        folder=folder,
-    )
+def _load_run(folder: Path) -> SideRun | None:
+    """The run that `folder` holds; None if there is none, or if it was damaged since."""
+    try:
+        data = json.loads((folder / RECORD).read_text())
+        results = [_RESULT.validate_python(item) for item in data["results"]]
+        if not all((folder / name).is_file() for name in data["files"]):
+            return None
+        return SideRun(
+            results={result.case: result for result in results},
+            stand_ins=tuple(data["stand_ins"]),
+            folder=folder,
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _in_folder(value: Any, folder: Path) -> Any:

@@ -6,6 +6,7 @@ No run ever deletes a record: discovery of unused snapshots is switched off for 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,8 @@ MEANINGS = {
     "weight_names.names": "drafts already trained have tensors that are not read any more, or lack some",
     "weight_names.ignored": "tensors of drafts already trained are dropped now, or no longer dropped",
     "weight_names.unwritten": "the forward pass reads parameters that drafts already trained do not provide",
+    "tensor_shapes.places": "tensors of drafts already trained fill another place",
+    "tensor_shapes.dtypes": "tensors of drafts already trained are saved, or held, in another type",
     "tensor_shapes.shapes": "tensors of drafts already trained no longer fit, or fit elsewhere",
     "aux_layers.states": "drafts already trained get other layers of the target: expect lost acceptance",
     "aux_layers.layer_ids": "ids in drafts already trained are understood differently",
@@ -39,6 +42,7 @@ MEANINGS = {
     "vocab_map": "draft tokens of drafts already trained mean other target tokens: expect rejection",
     "hidden_dims.fc_applied": "the fusion projection is skipped now, or no longer: expect lost acceptance",
     "hidden_dims": "widths that drafts already trained were built for have changed",
+    "norm_eps": "the norms of drafts already trained add another epsilon",
     "norms": "a norm of drafts already trained is applied now, or no longer: expect lost acceptance",
     "rope": "drafts already trained rotate by other angles: expect lost acceptance with distance",
     "attention.windows": "drafts already trained attend to another number of positions",
@@ -97,8 +101,11 @@ class SurfaceSnapshot:
         return f"{self.library} {self.release}, {self.file.stem}"
 
     def matches(self, facts: DraftFacts) -> bool:
-        """Whether `facts` are as recorded; with --snapshot-update, records them."""
-        return bool(self.assertion == facts)
+        """Whether `facts` are as recorded; with --snapshot-update, records them.
+
+        A record written before a field was added counts as having its default.
+        """
+        return bool(self.assertion == facts) or self.recorded() == _as_recorded(facts)
 
     def recorded(self) -> DraftFacts | None:
         """The recorded facts, or None where there is no record yet."""
@@ -120,6 +127,10 @@ def surface_snapshot(
     )
 
 
+def _as_recorded(facts: DraftFacts) -> DraftFacts:
+    return _FACTS.validate_json(records.as_json(facts))
+
+
 def differences(recorded: DraftFacts | None, seen: DraftFacts) -> list[Difference]:
     """Every leaf in which two surfaces differ, and what that means."""
     if recorded is None:
@@ -129,7 +140,7 @@ def differences(recorded: DraftFacts | None, seen: DraftFacts) -> list[Differenc
 
 
 def _compare(recorded: DraftFacts, seen: DraftFacts) -> Iterator[Difference]:
-    old, new = (records.flatten(_FACTS.dump_python(facts, mode="json")) for facts in (recorded, seen))
+    old, new = (records.flatten(json.loads(records.as_json(facts))) for facts in (recorded, seen))
     for path in sorted(old.keys() | new.keys()):
         before, after = old.get(path), new.get(path)
         if before == after:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from contracts.export import DERIVED
 from contracts.handoff import Handoff, Workbench, describe
 from contracts.recipes import Recipe
 from contracts.verdict import Broken, Cause
@@ -16,19 +17,23 @@ def test_draft_can_be_trained(workbench: Workbench, recipe: Recipe) -> None:
         raise Broken(Cause.RECIPE_REFUSED, expected="no exception from the library", seen=describe(refusals))
 
 
-def test_saved_config_is_served(raw_handoff: Handoff) -> None:
+def test_saved_draft_is_served(raw_handoff: Handoff) -> None:
     """What the training library saved is served as it is."""
-    resolved = [item for item in raw_handoff.serving_refusals if item.stage == "resolve"]
-    if resolved:
+    if raw_handoff.serving_refusals:
+        stage = raw_handoff.serving_refusals[0].stage
         raise Broken(
-            Cause.CONFIG_NOT_RESOLVED,
-            expected="a config.json that the serving library makes a draft model of",
-            seen=describe(tuple(resolved)),
+            Cause.CONFIG_NOT_RESOLVED if stage == "resolve" else Cause.DRAFT_REFUSED,
+            expected="a checkpoint that the serving library makes a draft model of",
+            seen=describe(raw_handoff.serving_refusals),
         )
+    names = raw_handoff.served(lambda facts: facts.weight_names)
+    lost = sorted({*names.ignored, *names.unwritten} - DERIVED)
+    if lost:
+        raise Broken(Cause.TENSOR_DROPPED, expected="every tensor read", seen=f"not so: {', '.join(lost)}")
 
 
 def test_draft_is_accepted(handoff: Handoff) -> None:
-    """The serving library resolves, loads, shares, captures and runs the draft without raising."""
+    """The serving library takes the exported draft without raising."""
     if handoff.serving_refusals:
         raise Broken(
             Cause.DRAFT_REFUSED,

@@ -1,4 +1,6 @@
-"""Norm flags: each optional norm is applied when serving exactly if it was when training."""
+"""Norms: each optional norm is applied when serving exactly if it was when training."""
+
+import math
 
 import pytest
 
@@ -27,6 +29,13 @@ def test_norm_output_is_honoured(handoff: Handoff) -> None:
 def test_norm_before_residual_is_honoured(handoff: Handoff) -> None:
     """The first layer's residual is normed as in training."""
     _same(handoff, "norm_before_residual")
+
+
+def test_epsilon_is_equal(handoff: Handoff) -> None:
+    """The norms add the epsilon of training."""
+    trained, served = handoff.both(lambda facts: facts.norm_eps)
+    if not math.isclose(trained, served, rel_tol=1e-6):
+        raise Broken(Cause.NORM_EPSILON, expected=f"{trained:g}", seen=f"{served:g}")
 
 
 def _same(handoff: Handoff, flag: str) -> None:

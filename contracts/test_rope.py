@@ -27,6 +27,14 @@ def test_frequencies_are_equal(handoff: Handoff) -> None:
         )
 
 
+def test_same_dimensions_rotate_together(handoff: Handoff) -> None:
+    """The dimensions that rotate together are those of training."""
+    trained, served = handoff.both(lambda facts: facts.rope)
+    if trained.interleaved != served.interleaved:
+        names = {True: "neighbours", False: "the two halves of a head"}
+        raise Broken(Cause.ROPE_PAIRS, expected=names[trained.interleaved], seen=names[served.interleaved])
+
+
 def test_amplitude_is_equal(handoff: Handoff) -> None:
     """Cosine and sine are scaled by the factor of training."""
     trained, served = handoff.both(lambda facts: facts.rope)

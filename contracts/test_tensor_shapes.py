@@ -1,15 +1,15 @@
-"""Tensor shapes: each tensor fills exactly the place that is meant for it."""
+"""Tensor shapes: what is served has the shapes that were trained."""
 
 import pytest
 
-from contracts.facts import HiddenDims, TensorShapes, VocabMap
+from contracts.facts import AuxLayers, HiddenDims, TensorShapes, VocabMap
 from contracts.handoff import Handoff
 from contracts.verdict import Broken, Cause
 
 pytestmark = pytest.mark.contracts
 
 
-def test_each_tensor_fills_its_place(handoff: Handoff) -> None:
+def test_each_tensor_keeps_its_shape(handoff: Handoff) -> None:
     """The part of a parameter that a tensor fills has the tensor's trained shape."""
     trained, served = handoff.both(lambda facts: facts.tensor_shapes)
     wrong = {
@@ -36,9 +36,11 @@ def test_head_has_a_row_per_draft_token(tensor_shapes: TensorShapes, vocab_map: 
         )
 
 
-def test_fc_is_as_wide_as_the_aux_states(tensor_shapes: TensorShapes, hidden_dims: HiddenDims) -> None:
-    """The fusion projection maps what it was built for to the draft's hidden size."""
+def test_fc_is_as_wide_as_the_aux_states(
+    tensor_shapes: TensorShapes, aux_layers: AuxLayers, hidden_dims: HiddenDims
+) -> None:
+    """The fusion projection maps all aux states, side by side, to the draft's hidden size."""
     shape = tensor_shapes.shapes.get("fc.weight")
-    built = (hidden_dims.draft, hidden_dims.fc_in)
-    if shape is not None and tuple(shape) != built:
-        raise Broken(Cause.FC_WIDTH, expected=f"fc.weight {list(built)}", seen=f"fc.weight {list(shape)}")
+    expected = (hidden_dims.draft, len(aux_layers.states) * hidden_dims.target)
+    if shape is not None and tuple(shape) != expected:
+        raise Broken(Cause.FC_WIDTH, expected=f"fc.weight {list(expected)}", seen=f"fc.weight {list(shape)}")

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+import pytest
+
 
 class Outcome(StrEnum):
     """What became of one contract for one recipe. Ours, theirs and unknown are kept apart."""
@@ -40,7 +42,7 @@ class Cause(StrEnum):
     CONFIG_NOT_RESOLVED = (
         "config-not-resolved",
         "The serving library cannot make a draft model out of this config.json.",
-        'Export the draft first: contracts.export.export_draft(draft, folder, serving="0.5.23").',
+        "Export the draft for the release that serves it: contracts.export.export_draft.",
     )
     RECIPE_REFUSED = (
         "recipe-refused",
@@ -69,10 +71,10 @@ class Cause(StrEnum):
         "The forward pass reads parameters that nothing wrote.",
         "Provide these tensors under the names that this release reads, or a config that asks for none.",
     )
-    TENSOR_UNTRACED = (
-        "tensor-lost-in-export",
-        "Export left out a trained tensor.",
-        "This is a defect of contracts.export; report it with the checkpoint's config.json.",
+    TENSOR_NOT_OFFERED = (
+        "tensor-not-offered",
+        "The checkpoint that is served lacks a trained tensor, or has it under a name of no meaning.",
+        "Export the draft again; if that does not help, report it as a defect of contracts.export.",
     )
     SHAPE_MISMATCH = (
         "shape-mismatch",
@@ -99,6 +101,11 @@ class Cause(StrEnum):
         "layer-order",
         "The right layers arrive in another order than trained on, so fc mixes up its inputs.",
         "Train with ascending layer ids: the serving side captures them ascending whatever the list says.",
+    )
+    STATE_NORMED = (
+        "state-normed",
+        "What the target delivers has passed its final norm; an aux state never has.",
+        "Switch the target's capture on (eagle_config.use_aux_hidden_state: true).",
     )
     LAYER_OUT_OF_RANGE = (
         "layer-out-of-range",
@@ -156,6 +163,11 @@ class Cause(StrEnum):
         "A norm is applied on one side and not on the other.",
         "Set the flag where this release reads it (export does), or retrain without the norm.",
     )
+    NORM_EPSILON = (
+        "norm-epsilon-differs",
+        "The norms add another epsilon under the root.",
+        "Set rms_norm_eps in config.json to that of training.",
+    )
     NORM_NOT_SERVED = (
         "norm-not-served",
         "The draft was trained with a norm that this release does not have.",
@@ -166,14 +178,24 @@ class Cause(StrEnum):
         "The rotary embedding turns at other frequencies: another base, scaling or head dimension.",
         "Write both spellings, rope_parameters and rope_theta with rope_scaling (export does).",
     )
+    ROPE_PAIRS = (
+        "rope-pairs-differ",
+        "The rotary embedding turns other dimensions together: neighbours instead of halves, or the reverse.",
+        "Remove rope_is_neox_style from config.json.",
+    )
     ROPE_AMPLITUDE = (
         "rope-amplitude-differs",
         "The rotary embedding is scaled by another factor.",
         "Give the scaling's attention_factor explicitly.",
     )
+    SCALE_DIFFERS = (
+        "scale-differs",
+        "Attention scores are multiplied by another factor.",
+        "State head_dim in config.json, and no key that changes the scale.",
+    )
     HEADS_DIFFER = (
         "heads-differ",
-        "The attention has another number or width of heads, or another scale.",
+        "The attention has another number or width of heads.",
         "State num_attention_heads, num_key_value_heads and head_dim in config.json.",
     )
     BIAS_DROPPED = (
@@ -203,15 +225,16 @@ class Cause(StrEnum):
     )
 
 
-class Broken(Exception):
-    """A contract does not hold: cause, evidence and fix."""
+class Broken(pytest.fail.Exception):  # type: ignore[name-defined, misc]
+    """A contract does not hold: cause, evidence and fix. A test of anybody's that raises it fails."""
 
     def __init__(self, cause: Cause, *, expected: object, seen: object, fix: str | None = None) -> None:
         self.cause = cause
         self.expected = str(expected)
         self.seen = str(seen)
         self.fix = fix or cause.fix
-        super().__init__(f"{cause}: {cause.explanation}")
+        evidence = f"expected: {self.expected}\nseen: {self.seen}\nfix: {self.fix}"
+        super().__init__(f"{cause}: {cause.explanation}\n{evidence}", pytrace=False)
 
 
 @dataclass(frozen=True, kw_only=True)

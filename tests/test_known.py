@@ -54,6 +54,10 @@ def test_star_covers_every_recipe(tmp_path: Path) -> None:
         ('">=0.5"', '">=7"', "matches no known release of speculators"),
         ("date = 2026-11-29", 'date = "soon"', "date"),
         ("reason =", "raeson =", "reason"),
+        ("fc_norm_is", "fc_norms_are", "no contract 'norms.fc_norms_are_honoured'"),
+        ('["plain"]', '["plane"]', "no recipe 'plane'"),
+        ("[[known]]", "[[knwon]]", "unknown key 'knwon'"),
+        ("[[known]]", "known = 3\n[entry]", "unknown key 'entry'"),
         ('["plain"]', '"plain"', "recipes"),
         ("[[known]]", "[[known]", "TOML"),
     ],
@@ -63,6 +67,15 @@ def test_unusable_entry_is_one_line(tmp_path: Path, old: str, new: str, says: st
         load(tmp_path, ENTRY.replace(old, new))
     assert "\n" not in str(error.value)
     assert "known.toml" in str(error.value)
+
+
+def test_known_that_is_no_list(tmp_path: Path) -> None:
+    with pytest.raises(KnownError, match="no list of tables"):
+        load(tmp_path, "known = 3")
+
+
+def test_contract_of_a_module_of_ones_own(tmp_path: Path) -> None:
+    assert load(tmp_path, ENTRY.replace("norms.fc_norm_is_honoured", "ours.a_promise")).entries
 
 
 def test_duplicate(tmp_path: Path) -> None:

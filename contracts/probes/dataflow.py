@@ -18,6 +18,10 @@ from torch.utils._pytree import tree_leaves
 
 Names = frozenset[str]
 _NONE: Names = frozenset()
+_FILLS = {
+    getattr(torch.ops.aten, name).default
+    for name in ("zeros_like", "ones_like", "empty_like", "full_like", "new_zeros", "new_ones", "new_empty")
+}
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,7 @@ class Write:
     source: str
     offset: int
     shape: tuple[int, ...]
+    dtype: str
 
     @property
     def size(self) -> int:
@@ -65,7 +70,10 @@ class Dataflow(TorchDispatchMode):
         inputs = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         if func is torch.ops.aten.copy_.default:
             self._record_write(args[0], args[1])
-        origins: Names = _NONE.union(*(self.origins(tensor) for tensor in inputs))
+        sources = inputs
+        if func in _FILLS:
+            sources = []  # zeros_like and the like take a shape from their input, no value
+        origins: Names = _NONE.union(*(self.origins(tensor) for tensor in sources))
         parts = None
         if func is torch.ops.aten.cat.default and _last_dimension(args, kwargs):
             parts = tuple((tensor.shape[-1], self.origins(tensor)) for tensor in args[0])
@@ -84,7 +92,8 @@ class Dataflow(TorchDispatchMode):
         if name is None:
             return
         for origin in self.origins(source):
-            write = Write(origin, int(destination.storage_offset()), tuple(destination.shape))
+            dtype = str(destination.dtype).removeprefix("torch.")
+            write = Write(origin, int(destination.storage_offset()), tuple(destination.shape), dtype)
             self.writes.setdefault(name, []).append(write)
 
 

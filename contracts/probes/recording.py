@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 
@@ -21,8 +22,17 @@ class RecordingDict(dict[str, Any]):
         self._seen.add(f"{self._prefix}.{key}")
         return super().__getitem__(key)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
-        return dict(self)
+    def __contains__(self, key: object) -> bool:
+        self._seen.add(f"{self._prefix}.{key}")
+        return super().__contains__(key)
+
+    def pop(self, key: str, *default: Any) -> Any:
+        """As for a dict, noted."""
+        self._seen.add(f"{self._prefix}.{key}")
+        return super().pop(key, *default)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> RecordingDict:
+        return RecordingDict(copy.deepcopy(dict(self), memo), self._prefix, self._seen)
 
 
 def record_reads(config: Any, seen: set[str]) -> None:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -37,6 +36,7 @@ from contracts.facts import (
 from contracts.probes import sglang_meta as meta
 from contracts.probes.dataflow import Names
 from contracts.probes.kernels import sgl_kernel, torchvision_ops
+from contracts.probes.observe import STATE, angles, reads
 from contracts.probes.recording import record_reads
 from contracts.probes.stream import Refusals
 
@@ -101,6 +101,7 @@ class Session:
     def resolve(self, target: str, draft: str, server_args: list[str]) -> None:
         """Server arguments, process groups of size one, and both model configurations."""
         from sglang.srt import runtime_context
+        from sglang.srt.configs import model_config
         from sglang.srt.configs.model_config import ModelConfig
         from sglang.srt.distributed.parallel_state import (
             init_distributed_environment,
@@ -112,6 +113,7 @@ class Session:
         from sglang.srt.server_args import prepare_server_args
         from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 
+        self._record_config_reads(model_config, draft)
         arguments = prepare_server_args(meta.command_line(target, draft, server_args))
         runtime_context.publish(
             arguments,
@@ -133,13 +135,24 @@ class Session:
         )
         self.draft_config = self.capture_config.draft_model_config
 
+    def _record_config_reads(self, module: Any, draft: str) -> None:
+        """Note which keys of the draft's config.json are asked for, from the moment it has been read."""
+        read = module.get_config
+
+        def get_config(model: str, *args: Any, **kwargs: Any) -> Any:
+            config = read(model, *args, **kwargs)
+            if model == draft:
+                record_reads(config, self.seen_keys)
+            return config
+
+        module.get_config = get_config
+
     def build_target(self) -> None:
         """The target, by its real class; its weights say nothing about the interface."""
         self.target = meta.build(self.target_config)
 
     def load_draft(self) -> None:
         """The draft, by its real class and loader, watched."""
-        record_reads(self.draft_config.hf_config, self.seen_keys)
         self.draft = meta.build(self.draft_config)
         self.loading = meta.load(self.draft_config, self.draft)
 
@@ -147,22 +160,25 @@ class Session:
         """The draft worker's own token map, embedding and head."""
         from sglang.srt.speculative.eagle_worker_v2 import EagleDraftWorker
 
-        self.own_embedding = self.draft.model.embed_tokens.weight
-        self.own_head = self.draft.lm_head.weight
-        runner = SimpleNamespace(
-            model=self.target, model_config=self.target_config, load_config=meta.load_config()
+        runner = meta.StandIn(
+            "target runner",
+            model=self.target,
+            model_config=self.target_config,
+            load_config=meta.load_config(),
         )
-        worker = SimpleNamespace(
+        worker: Any = meta.StandIn(
+            "draft worker",
             speculative_algorithm=self.algorithm,
             hot_token_id=None,
-            draft_runner=SimpleNamespace(model=self.draft),
-            target_worker=SimpleNamespace(model_runner=runner),
+            draft_runner=meta.StandIn("draft runner", model=self.draft),
+            target_worker=meta.StandIn("target worker", model_runner=runner),
         )
         worker._resolve_shared_embed_and_head = lambda: EagleDraftWorker._resolve_shared_embed_and_head(
             worker
         )
         EagleDraftWorker.init_token_map(worker)
         EagleDraftWorker.init_lm_head(worker)
+        self.worker_map: torch.Tensor | None = worker.hot_token_id
         self.shared = True
 
     def capture(self) -> None:
@@ -218,7 +234,7 @@ class Session:
         ran = bool(self.logits_from)
         return DraftFacts(
             architecture=type(self.draft).__name__,
-            reads_target_state=meta.STATE in self.logits_from if ran else None,
+            reads_target_state=STATE in self.logits_from if ran else None,
             config_keys=self._config_keys(),
             weight_names=self._weight_names() if ran else None,
             tensor_shapes=self._tensor_shapes(),
@@ -226,6 +242,7 @@ class Session:
             vocab_map=self._vocab_map(),
             hidden_dims=self._hidden_dims() if ran else None,
             norms=self._norms() if ran else None,
+            norm_eps=float(self.draft.model.layers[0].hidden_norm.variance_epsilon),
             rope=self._rope(),
             attention=self._attention(),
             sharing=self._sharing() if self.shared else None,
@@ -263,12 +280,18 @@ class Session:
         return sum(size for _, size in parts) >= parameter.numel()
 
     def _tensor_shapes(self) -> TensorShapes:
-        writes = [write for writes in self.loading.flow.writes.values() for write in writes]
-        shapes = {write.source: write.shape for write in writes}
-        if self.draft.hot_token_id is not None:
-            for name in self.loading.flow.origins(self.draft.hot_token_id):
-                shapes[name] = tuple(self.draft.hot_token_id.shape)
-        return TensorShapes(shapes=dict(sorted(shapes.items())))
+        shapes, dtypes, places = {}, {}, {}
+        for parameter, writes in self.loading.flow.writes.items():
+            for write in writes:
+                shapes[write.source] = write.shape
+                dtypes[write.source] = write.dtype
+                places[write.source] = f"{parameter}[{write.offset}]"
+        ids = self.draft.hot_token_id
+        if ids is not None:
+            for name in self.loading.flow.origins(ids):
+                shapes[name], dtypes[name] = tuple(ids.shape), str(ids.dtype).removeprefix("torch.")
+                places[name] = "hot_token_id[0]"
+        return TensorShapes(shapes=shapes, dtypes=dtypes, places=places)
 
     def _aux_layers(self) -> AuxLayers:
         ids = self.capture_config.eagle_aux_hidden_state_layer_ids
@@ -280,10 +303,16 @@ class Session:
             final_norm=any(meta.after_final_norm(origins) for _, origins in self.delivered_parts),
         )
 
-    def _vocab_map(self) -> VocabMap:
-        ids, rows = self.draft.hot_token_id, self.draft.lm_head.weight.shape[0]
-        config = self.draft_config.hf_config
-        size = getattr(config, "draft_vocab_size", None) or rows
+    def _vocab_map(self) -> VocabMap | None:
+        """The map as the worker holds it after it has set up the draft."""
+        if not self.shared:
+            return None
+        ids = None
+        if self.worker_map is not None:
+            ids = self.draft.hot_token_id  # the worker's copy is on the target's device and has no values
+            if ids is None or self.worker_map.shape != ids.shape:
+                raise NotImplementedError("the worker holds another map than the draft does")
+        size = self.draft_config.hf_config.draft_vocab_size
         return VocabMap(
             target_ids=tuple(range(size)) if ids is None else tuple(ids.tolist()),
             mapped=ids is not None,
@@ -303,9 +332,6 @@ class Session:
         )
 
     def _norms(self) -> NormFlags:
-        def reads(names: Names, part: str) -> bool:
-            return any(name.startswith(part) for name in names)
-
         return NormFlags(
             norm_before_fc=reads(self.logits_from, "model.input_norm."),
             fc_norm=reads(self.logits_from, "model.fc_norm."),
@@ -314,12 +340,12 @@ class Session:
         )
 
     def _rope(self) -> Rope:
-        """The rotary module's own formulas, computed on the CPU."""
+        """The table that the rotary module computes for itself, on the CPU."""
         rotary = self.draft.model.layers[0].self_attn.rotary_emb
-        frequencies = rotary._compute_inv_freq(rotary.base)
+        cos, sin = rotary._compute_cos_sin_cache()[:2].chunk(2, dim=-1)
+        frequencies, amplitude = angles(cos, sin)
         return Rope(
-            inverse_frequencies=tuple(frequencies.float().tolist()),
-            amplitude=float(rotary._compute_cos_sin_cache()[0, 0]),  # cos(0) times the factor
+            inverse_frequencies=frequencies, interleaved=not rotary.is_neox_style, amplitude=amplitude
         )
 
     def _attention(self) -> Attention:

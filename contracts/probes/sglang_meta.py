@@ -9,13 +9,25 @@ from typing import Any
 import torch
 
 from contracts.probes.dataflow import Dataflow, Names
+from contracts.probes.observe import STATE
+from contracts.probes.stream import OutOfReach
 
 TOKENS = 3
 """Rows of the batch that runs on the meta device; any number does."""
-STATE = "<target state>"
-"""Name that the delivered hidden state carries through the draft."""
-
 _LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
+
+
+class StandIn(SimpleNamespace):
+    """Stands in for an object of the engine, with the attributes that the path needs and no others."""
+
+    def __init__(self, what: str, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self._what = what
+
+    def __getattr__(self, name: str) -> Any:
+        raise OutOfReach(
+            f"the library asked the {vars(self).get('_what')} for {name!r}, which has no stand-in"
+        )
 
 
 def command_line(target: str, draft: str, further: list[str]) -> list[str]:
@@ -112,7 +124,7 @@ def forward(model: Any, *, state: torch.Tensor | None = None, mute: bool = False
         seq_lens_sum=TOKENS,
         positions=numbers(),
         capture_hidden_mode=CaptureHiddenMode.FULL,
-        spec_info=None if state is None else SimpleNamespace(hidden_states=state),
+        spec_info=None if state is None else StandIn("draft input", hidden_states=state),
     )
     flow = Dataflow()
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:

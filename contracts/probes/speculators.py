@@ -9,6 +9,7 @@ map builder, save path, and for one recipe its command line.
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,9 @@ from contracts.facts import (
     VocabMap,
     WeightNames,
 )
+from contracts.probes import speculators_meta
 from contracts.probes.kernels import torchvision_ops
+from contracts.probes.observe import STATE, angles, reads
 from contracts.probes.stream import Refusals
 
 LAYER_KEYS = (
@@ -40,6 +43,9 @@ LAYER_KEYS = (
     "max_position_embeddings",
 )
 """What a draft's layer config takes over from the target, as the library's own command does."""
+
+ATTENTION = "eager"
+"""The one implementation that runs on every device."""
 
 
 def setup() -> tuple[str, ...]:
@@ -100,7 +106,7 @@ def _draft_class(recipe: dict[str, Any], folder: Path, target: Path) -> Any:
         target_layer_ids=recipe["aux_layer_ids"],
         embed_requires_grad=recipe["train_embedding"],
         verifier_name_or_path=str(target),
-        draft_attn_impl="eager",
+        draft_attn_impl=ATTENTION,
         ttt_steps=3,
         **flags,
     )
@@ -139,24 +145,27 @@ def _train_command(folder: Path, target: Path) -> Any:
     arguments = ["--verifier-name-or-path", str(target), "--save-path", str(folder), "--dry-run"]
     # The tiny target has no tokenizer to take the mask token from; eagle3 does not use one.
     app(["train", *arguments, "--mask-token-id", "0"], standalone_mode=False)
-    return Eagle3DraftModel.from_pretrained(folder)
+    config = Eagle3DraftModel.config_class.from_pretrained(folder)
+    config.transformer_layer_config._attn_implementation = ATTENTION
+    return Eagle3DraftModel.from_pretrained(folder, config=config)
 
 
 def _describe(model: Any, saved: checkpoint.Checkpoint, target: Path) -> DraftFacts:
-    """Facts of a built draft, from the live model and from the headers of what it saved."""
-    config, layer_config = model.config, model.config.transformer_layer_config
+    """Facts of a built draft: from the live model, from a forward pass of it, and from what it saved."""
+    config = model.config
     target_config = checkpoint.read_json(target / "config.json")
-    target_vocab_size = target_config["vocab_size"]
-    d2t = model.d2t
-    offsets = [0] * config.draft_vocab_size if d2t is None else d2t.tolist()
-    attention = model.layers[0].self_attn
     ids = tuple(model.target_layer_ids)
+    offsets = [0] * config.draft_vocab_size if model.d2t is None else model.d2t.tolist()
+    ran = speculators_meta.forward(model)
     return DraftFacts(
         architecture=type(model).__name__,
-        reads_target_state=True,
+        reads_target_state=STATE in ran.logits_from,
         config_keys=tuple(sorted(_keys(dict(saved.config)))),
         weight_names=WeightNames(names=tuple(sorted(saved.tensors))),
-        tensor_shapes=TensorShapes(shapes={name: t.shape for name, t in sorted(saved.tensors.items())}),
+        tensor_shapes=TensorShapes(
+            shapes={name: tensor.shape for name, tensor in sorted(saved.tensors.items())},
+            dtypes={name: tensor.dtype for name, tensor in sorted(saved.tensors.items())},
+        ),
         aux_layers=AuxLayers(
             states=_hidden_states_of(ids, target),
             layer_ids=ids,
@@ -164,41 +173,58 @@ def _describe(model: Any, saved: checkpoint.Checkpoint, target: Path) -> DraftFa
         ),
         vocab_map=VocabMap(
             target_ids=tuple(draft + offset for draft, offset in enumerate(offsets)),
-            mapped=d2t is not None,
-            draft_vocab_size=model.lm_head.weight.shape[0],
-            target_vocab_size=target_vocab_size,
+            mapped=model.d2t is not None,
+            draft_vocab_size=config.draft_vocab_size,
+            target_vocab_size=target_config["vocab_size"],
         ),
         hidden_dims=HiddenDims(
             target=target_config["hidden_size"],
             delivered=len(ids) * target_config["hidden_size"],
             fc_in=model.fc.in_features,
             draft=model.embed_tokens.weight.shape[1],
-            recurrent=model.norm.weight.shape[0],
-            fc_applied=True,
+            recurrent=ran.recurrent_width,
+            fc_applied="fc.weight" in ran.logits_from,
         ),
         norms=NormFlags(
-            norm_before_fc=model.input_norm is not None,
-            fc_norm=model.fc_norm is not None,
-            norm_output=bool(config.norm_output),
-            norm_before_residual=bool(model.layers[0].norm_before_residual),
+            norm_before_fc=reads(ran.logits_from, "input_norm."),
+            fc_norm=reads(ran.logits_from, "fc_norm."),
+            norm_output=reads(ran.recurrent_from, "norm."),
+            norm_before_residual=reads(ran.residual_from, "layers.0.hidden_norm."),
         ),
-        rope=Rope(
-            inverse_frequencies=tuple(model.rotary_emb.inv_freq.tolist()),
-            amplitude=float(model.rotary_emb.attention_scaling),
-        ),
-        attention=Attention(
-            num_heads=layer_config.num_attention_heads,
-            num_kv_heads=layer_config.num_key_value_heads,
-            head_dim=attention.head_dim,
-            scale=float(attention.scaling),
-            biased=attention.q_proj.bias is not None,
-            qk_norm=hasattr(attention, "q_norm"),
-            windows=tuple(
-                model.sliding_window if index in model.sliding_window_indices else None
-                for index in range(len(model.layers))
-            ),
-        ),
+        norm_eps=float(model.layers[0].hidden_norm.variance_epsilon),
+        rope=_rope(model),
+        attention=_attention(model),
         sharing=_sharing(model, target),
+    )
+
+
+def _rope(model: Any) -> Rope:
+    """What the rotary module tabulates, and which dimensions the layer's own function rotates together."""
+    cos, sin = model.rotary_emb(torch.zeros(1, 2, model.hidden_size), torch.arange(2)[None])
+    pairs = cos.shape[-1] // 2
+    frequencies, amplitude = angles(cos[0, :, :pairs], sin[0, :, :pairs])
+    layer = sys.modules[type(model.layers[0].self_attn).__module__]
+    unit = torch.zeros(1, 1, 1, cos.shape[-1])
+    unit[..., 0] = 1.0
+    turned, _ = layer.apply_rotary_pos_emb(unit, unit, cos[:, 1:], sin[:, 1:])
+    partner = int(turned[0, 0, 0, 1:].abs().argmax()) + 1
+    return Rope(inverse_frequencies=frequencies, interleaved=partner == 1, amplitude=amplitude)
+
+
+def _attention(model: Any) -> Attention:
+    first, layer_config = model.layers[0].self_attn, model.config.transformer_layer_config
+    windows = (
+        model.sliding_window if index in model.sliding_window_indices else None
+        for index in range(len(model.layers))
+    )
+    return Attention(
+        num_heads=layer_config.num_attention_heads,
+        num_kv_heads=layer_config.num_key_value_heads,
+        head_dim=first.head_dim,
+        scale=float(first.scaling),
+        biased=first.q_proj.bias is not None,
+        qk_norm=hasattr(first, "q_norm"),
+        windows=tuple(windows),
     )
 
 

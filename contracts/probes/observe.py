@@ -1,0 +1,29 @@
+"""What both probes read off a model in the same way."""
+
+from __future__ import annotations
+
+import torch
+
+from contracts.probes.dataflow import Names
+
+STATE = "<target state>"
+"""Name that the delivered hidden state carries through a draft."""
+
+
+def angles(cos: torch.Tensor, sin: torch.Tensor) -> tuple[tuple[float, ...], float]:
+    """Angle per position of each rotated pair, and the factor on cosine and sine.
+
+    Args:
+        cos: of positions 0 and 1, shape [2, pairs].
+        sin: likewise.
+
+    Read off what the library tabulates, whatever formula and scaling stand behind it.
+
+    """
+    radians = torch.atan2(sin[1].double(), cos[1].double())
+    return tuple(radians.float().tolist()), float(torch.hypot(cos[0].double(), sin[0].double())[0])
+
+
+def reads(names: Names, part: str) -> bool:
+    """Whether a tensor whose name begins with `part` is among the origins."""
+    return any(name.startswith(part) for name in names)
