@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from contracts import __version__
 from contracts.handoff import NotRun
-from contracts.verdict import Outcome, Verdict
+from contracts.verdict import Outcome, Verdict, explanation
 
 if TYPE_CHECKING:
     from contracts.facts import SideName
@@ -174,19 +174,20 @@ def _alike(verdict: Verdict) -> tuple[str | None, ...]:
 
 def _write_group(reporter: Any, outcome: Outcome, group: Sequence[Verdict]) -> None:
     first = group[0]
-    cases = ", ".join(dict.fromkeys(v.case for v in group))
     contracts = list(dict.fromkeys(v.contract for v in group))
     name = contracts[0] if len(contracts) == 1 else f"{contracts[0]} and {len(contracts) - 1} more"
+    cases = _short(list(dict.fromkeys(v.case for v in group)))
     reporter.write_line(f"{outcome.upper()}  {name}  [{cases}]", **{COLOURS[outcome]: True})
-    brief = outcome in (Outcome.KNOWN, Outcome.NOT_RUN)
+    told = outcome not in (Outcome.NOT_RUN, Outcome.ERROR)
     rows = [
-        ("cause", first.cause),
-        ("expected", None if brief else first.expected),
-        ("seen", None if brief else first.seen),
+        ("promise", first.promise if told else None),
+        ("cause", f"{first.cause}: {explanation(first.cause)}" if first.cause else None),
+        ("expected", first.expected),
+        ("seen", first.seen),
         ("fix", first.fix),
         ("why", first.reason),
         ("upstream", first.upstream),
-        ("reproduce", first.reproduce if outcome not in (Outcome.NOT_RUN,) else None),
+        ("reproduce", first.reproduce if outcome is not Outcome.NOT_RUN else None),
     ]
     for label, value in rows:
         if value:
@@ -195,6 +196,11 @@ def _write_group(reporter: Any, outcome: Outcome, group: Sequence[Verdict]) -> N
             for line in lines[1:40]:
                 reporter.write_line(f"               {line}")
     reporter.write_line("")
+
+
+def _short(cases: Sequence[str]) -> str:
+    """Some of many cases, and how many more there are."""
+    return ", ".join(cases) if len(cases) <= 6 else f"{', '.join(cases[:4])} and {len(cases) - 4} more"
 
 
 def _recipe(verdict: Verdict) -> str:

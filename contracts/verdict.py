@@ -171,7 +171,8 @@ class Cause(StrEnum):
     NORM_NOT_SERVED = (
         "norm-not-served",
         "The draft was trained with a norm that this release does not have.",
-        "Retrain with the flag off, or serve with a library that honours it.",
+        "Retrain without it (speculators train --no-norm-before-residual), or serve with a library that "
+        "honours it.",
     )
     ROPE_FREQUENCIES = (
         "rope-frequencies-differ",
@@ -223,6 +224,11 @@ class Cause(StrEnum):
         "The interface that this release shows differs from the recorded one.",
         "Read what each difference means; if it is meant, record it: pytest -m contracts --snapshot-update.",
     )
+
+
+def explanation(code: str) -> str:
+    """The sentence that explains a cause, by its code."""
+    return {str(cause): cause for cause in Cause}[code].explanation
 
 
 class Broken(pytest.fail.Exception):  # type: ignore[name-defined, misc]

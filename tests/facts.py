@@ -28,7 +28,16 @@ SHAPES: dict[str, tuple[int, ...]] = {
     "t2d": (256,),
     "embed_tokens.weight": (256, 64),
     "fc.weight": (64, 192),
+    "layers.0.hidden_norm.weight": (64,),
+    "layers.0.input_layernorm.weight": (64,),
+    "layers.0.mlp.down_proj.weight": (64, 160),
+    "layers.0.mlp.gate_proj.weight": (160, 64),
+    "layers.0.mlp.up_proj.weight": (160, 64),
+    "layers.0.post_attention_layernorm.weight": (64,),
+    "layers.0.self_attn.k_proj.weight": (32, 128),
+    "layers.0.self_attn.o_proj.weight": (64, 64),
     "layers.0.self_attn.q_proj.weight": (64, 128),
+    "layers.0.self_attn.v_proj.weight": (32, 128),
     "lm_head.weight": (192, 64),
     "norm.weight": (64,),
 }
@@ -45,6 +54,7 @@ TRAINED = DraftFacts(
     ),
     hidden_dims=HiddenDims(target=64, delivered=192, fc_in=192, draft=64, recurrent=64, fc_applied=True),
     norms=NormFlags(norm_before_fc=False, fc_norm=False, norm_output=False, norm_before_residual=False),
+    norm_eps=1e-5,
     rope=Rope(inverse_frequencies=(1.0, 0.1, 0.01), amplitude=1.0),
     attention=Attention(
         num_heads=4, num_kv_heads=2, head_dim=16, scale=0.25, biased=False, qk_norm=False, windows=(None,)
@@ -87,6 +97,8 @@ def saved_config(**changes: Any) -> dict[str, Any]:
     } | changes.pop("layer", {})
     return {
         "architectures": ["Eagle3DraftModel"],
+        "speculators_model_type": "eagle3",
+        "speculators_version": "0.9.0",
         "draft_vocab_size": 192,
         "dtype": "float32",
         "eagle_aux_hidden_state_layer_ids": [1, 4, 6],

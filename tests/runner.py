@@ -39,7 +39,8 @@ def broken(
             except Broken as verdict:
                 failures.setdefault(contract, verdict)
             except NotRun:
-                pass  # the side refused the draft before it could show this
+                # The side refused the draft before it could show this; nothing else may leave a contract out.
+                assert handoff.serving_refusals
     return failures
 
 

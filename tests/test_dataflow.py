@@ -44,6 +44,14 @@ def test_parts_of_a_concatenation_are_kept_apart() -> None:
     assert flow.parts(rows) == ((3, frozenset({"one"})),)
 
 
+def test_fills_take_a_shape_and_no_value_from_their_input() -> None:
+    flow, source = Dataflow(), meta(2, 3)
+    flow.name(source, "source")
+    with flow:
+        fills = [torch.zeros_like(source), torch.empty_like(source), source.new_zeros(3)]
+    assert all(flow.origins(fill) == frozenset() for fill in fills)
+
+
 def test_writes_say_which_part_of_a_parameter_was_filled() -> None:
     fused, q, k = nn.Parameter(meta(6, 4)), torch.zeros(4, 4), torch.zeros(2, 4)
     flow = Dataflow(destinations=[("fused", fused)])
@@ -52,7 +60,10 @@ def test_writes_say_which_part_of_a_parameter_was_filled() -> None:
     with flow:
         fused.data.narrow(0, 0, 4).copy_(q)
         fused.data.narrow(0, 4, 2).copy_(k)
-    assert flow.writes["fused"] == [Write("q", 0, (4, 4)), Write("k", 16, (2, 4))]
+    assert flow.writes["fused"] == [
+        Write("q", 0, (4, 4), "float32"),
+        Write("k", 16, (2, 4), "float32"),
+    ]
     assert sum(write.size for write in flow.writes["fused"]) == fused.numel()
 
 

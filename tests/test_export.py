@@ -15,7 +15,7 @@ from contracts.export import Dialect, Refused
 from contracts.verdict import Cause
 from tests.facts import SERVED, SHAPES, checkpoint, saved_config, with_facet
 
-DIALECT = Dialect.of(records.surface("sglang", "0.5.23"))
+DIALECT = Dialect.for_release("0.5.23")
 
 
 def causes(**changes: Any) -> list[Cause]:
@@ -43,15 +43,16 @@ def test_dialect_is_drawn_from_what_was_observed() -> None:
 
 def test_another_convention_of_ids_is_followed() -> None:
     shifted = with_facet(SERVED, "aux_layers", states=(1, 4, 6), layer_ids=(1, 4, 6))
-    dialect = Dialect.of({"plain": shifted})
+    dialect = Dialect.of({"plain": shifted}, "0.5.23")
     config = export.plan(checkpoint(), dialect).config
     assert config["eagle_config"]["eagle_aux_hidden_state_layer_ids"] == [1, 4, 6]
 
 
-def test_contradictory_or_missing_observations_give_the_reference_dialect() -> None:
+def test_contradictory_or_missing_observations_give_no_dialect() -> None:
     mixed = {"a": SERVED, "b": with_facet(SERVED, "aux_layers", layer_ids=(1, 4, 6))}
-    assert Dialect.of(mixed) == Dialect()
-    assert Dialect.of({}) == Dialect()
+    for surface in (mixed, {}):
+        with pytest.raises(ValueError, match="does not show one way"):
+            Dialect.of(surface, "0.5.23")
 
 
 def test_config_is_flat_and_in_the_serving_convention() -> None:
@@ -95,6 +96,49 @@ def test_names() -> None:
     assert "t2d" not in export.plan(checkpoint(), DIALECT).renames
 
 
+def test_the_target_embeddings_can_be_among_the_states() -> None:
+    planned = export.plan(checkpoint(eagle_aux_hidden_state_layer_ids=[0, 4, 6]), DIALECT)
+    assert planned.refusals == ()
+    assert planned.config["eagle_config"]["eagle_aux_hidden_state_layer_ids"] == [-1, 3, 5]
+
+
+def test_two_tensors_of_one_name_are_refused() -> None:
+    source = checkpoint()
+    both = {**source.tensors, "midlayer.mlp.up_proj.weight": source.tensors["layers.0.mlp.up_proj.weight"]}
+    refused = {item.what for item in export.plan(replace(source, tensors=both), DIALECT).refusals}
+    assert refused == {"layers.0.mlp.up_proj.weight", "midlayer.mlp.up_proj.weight"}
+
+
+@pytest.mark.parametrize("name", ["fc.weight", "d2t", "norm.weight", "layers.0.mlp.up_proj.weight"])
+def test_draft_that_lacks_a_tensor_is_one_line(name: str) -> None:
+    source = checkpoint()
+    rest = {key: value for key, value in source.tensors.items() if key != name}
+    with pytest.raises(checkpoints.CheckpointError, match=f"tensor {name} is missing"):
+        export.plan(replace(source, tensors=rest), DIALECT)
+
+
+@pytest.mark.parametrize("changes", [{"draft_vocab_size": 100}, {"layer": {"hidden_size": 128}}])
+def test_config_of_another_draft_is_one_line(changes: dict[str, Any]) -> None:
+    with pytest.raises(checkpoints.CheckpointError, match="not of one draft"):
+        export.plan(checkpoint(**changes), DIALECT)
+
+
+@pytest.mark.parametrize("serving", ["0.5.9", "0.4.0", "banana"])
+def test_release_whose_way_of_reading_is_not_recorded(tmp_path: Path, serving: str) -> None:
+    with pytest.raises(records.UnsupportedRelease, match=f"sglang .?{serving}"):
+        export.export_draft(saved(tmp_path / "draft"), tmp_path / "exported", serving=serving)
+    assert not (tmp_path / "exported").exists()
+
+
+def test_exported_files_are_as_readable_as_any_other(tmp_path: Path) -> None:
+    export.export_draft(saved(tmp_path / "draft"), tmp_path / "exported", serving="0.5.23")
+    (tmp_path / "any").mkdir()
+    (tmp_path / "any" / "file").touch()
+    assert (tmp_path / "exported").stat().st_mode == (tmp_path / "any").stat().st_mode
+    for file in (tmp_path / "exported").iterdir():
+        assert file.stat().st_mode == (tmp_path / "any" / "file").stat().st_mode
+
+
 def test_window_becomes_a_server_argument() -> None:
     layer = {"layer_types": ["sliding_attention"], "sliding_window": 2048}
     planned = export.plan(checkpoint(layer=layer), DIALECT)
@@ -108,7 +152,9 @@ def test_window_becomes_a_server_argument() -> None:
         ({"norm_before_residual": True}, Cause.NORM_NOT_SERVED),
         ({"embed_requires_grad": True}, Cause.EMBEDDING_REPLACED),
         ({"eagle_aux_hidden_state_layer_ids": [6, 4, 1]}, Cause.LAYER_ORDER),
-        ({"eagle_aux_hidden_state_layer_ids": [0, 4, 6]}, Cause.LAYER_OUT_OF_RANGE),
+        ({"eagle_aux_hidden_state_layer_ids": [-1, 4, 6]}, Cause.LAYER_OUT_OF_RANGE),
+        ({"brand_new_flag": True}, Cause.NOT_EXPRESSIBLE),
+        ({"layer": {"layer_types": ["sliding_attention"], "sliding_window": 1}}, Cause.WINDOW_DIFFERS),
         ({"eagle_aux_hidden_state_layer_ids": None}, Cause.WRONG_LAYERS),
         (
             {"layer": {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 8}},
@@ -184,6 +230,8 @@ def test_release_without_record_is_treated_as_the_newest_before_it(tmp_path: Pat
         ({"draft_vocab_size": None}, "draft_vocab_size"),
         ({"eagle_aux_hidden_state_layer_ids": ["1", "2"]}, "eagle_aux_hidden_state_layer_ids"),
         ({"norm_output": "yes"}, "norm_output"),
+        ({"speculators_model_type": "dflash"}, "speculators_model_type"),
+        ({"speculators_version": None}, "speculators_version"),
     ],
 )
 def test_config_that_speculators_did_not_write_is_one_line(changes: dict[str, Any], says: str) -> None:
@@ -195,9 +243,15 @@ def test_config_that_speculators_did_not_write_is_one_line(changes: dict[str, An
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("version", ["0.3.0", "0.4.0.1", "unknown"])
+def test_release_that_numbered_layers_otherwise_is_one_line(version: str) -> None:
+    with pytest.raises(checkpoints.CheckpointError, match="numbered layers otherwise"):
+        export.plan(checkpoint(speculators_version=version), DIALECT)
+
+
 def test_draft_of_another_format_is_one_line(tmp_path: Path) -> None:
     draft = saved(tmp_path / "draft")
     (draft / "config.json").write_text('{"model_type": "llama"}')
-    with pytest.raises(checkpoints.CheckpointError, match="not a draft saved by speculators"):
+    with pytest.raises(checkpoints.CheckpointError, match="not an EAGLE-3 draft saved by speculators"):
         export.export_draft(draft, tmp_path / "exported", serving="0.5.23")
     assert not (tmp_path / "exported").exists()

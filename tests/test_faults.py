@@ -90,11 +90,17 @@ def other_rope(tensors: Tensors, config: Config) -> None:
     config["rope_theta"] = config["rope_parameters"]["rope_theta"] = 10_000.0
 
 
+def linear_rope(tensors: Tensors, config: Config) -> None:
+    config["rope_parameters"] = {"rope_type": "linear", "rope_theta": 50_000.0, "factor": 4.0}
+    config["rope_scaling"] = {"rope_type": "linear", "factor": 4.0}
+
+
 NAMES = {
-    "weight_names.every_trained_tensor_is_consumed": Cause.TENSOR_DROPPED,
+    "weight_names.every_trained_tensor_is_offered": Cause.TENSOR_NOT_OFFERED,
     "weight_names.every_used_parameter_is_written": Cause.PARAMETER_UNWRITTEN,
 }
 CAPTURE = {
+    "aux_layers.states_are_taken_before_the_final_norm": Cause.STATE_NORMED,
     "aux_layers.trained_layers_are_captured": Cause.WRONG_LAYERS,
     "hidden_dims.target_delivers_what_fc_takes": Cause.WIDTH_DIFFERS,
     "hidden_dims.fc_is_applied": Cause.FC_SKIPPED,
@@ -104,13 +110,15 @@ MAP = {
     "vocab_map.target_ids_exist": Cause.MAP_OUT_OF_RANGE,
 }
 
+PAIRS = {"rope.same_dimensions_rotate_together": Cause.ROPE_PAIRS}
+
 FAULTS = (
     Fault("decoder_prefix", decoder_under_dropped_prefix, NAMES),
     Fault("capture_off", capture_off, CAPTURE),
     Fault("absolute_d2t", absolute_d2t, MAP),
     Fault("all_three", all_three, {**NAMES, **CAPTURE, **MAP}),
     Fault("no_d2t", drop("d2t"), {
-        "weight_names.every_trained_tensor_is_consumed": Cause.TENSOR_DROPPED,
+        "weight_names.every_trained_tensor_is_offered": Cause.TENSOR_NOT_OFFERED,
         "vocab_map.draft_ids_map_to_trained_target_ids": Cause.MAP_DIFFERS,
         "vocab_map.reduced_vocabulary_has_a_map": Cause.MAP_MISSING,
     }),
@@ -123,6 +131,9 @@ FAULTS = (
     }),
     Fault("narrow_fc", narrow_fc, {"config.draft_is_accepted": Cause.DRAFT_REFUSED}),
     Fault("rope_base", other_rope, {"rope.frequencies_are_equal": Cause.ROPE_FREQUENCIES}),
+    Fault("linear_rope", linear_rope, {"rope.frequencies_are_equal": Cause.ROPE_FREQUENCIES}),
+    Fault("interleaved", edit(rope_is_neox_style=False), PAIRS),
+    Fault("epsilon", edit(rms_norm_eps=0.5), {"norms.epsilon_is_equal": Cause.NORM_EPSILON}),
     Fault("norm_output", edit(norm_output=True), {"norms.norm_output_is_honoured": Cause.NORM_DIFFERS}),
     Fault("fc_norm", edit(fc_norm=True), {
         "norms.fc_norm_is_honoured": Cause.NORM_DIFFERS,
@@ -184,7 +195,7 @@ def test_fault_is_found_by_name(served: dict[str, Handoff], fault: Fault) -> Non
 
 def test_the_story_is_told_in_one_run(served: dict[str, Handoff]) -> None:
     verdicts = broken(served["all_three"])
-    dropped = verdicts["weight_names.every_trained_tensor_is_consumed"]
+    dropped = verdicts["weight_names.every_trained_tensor_is_offered"]
     assert "layers.0.self_attn.q_proj.weight" in dropped.seen
     skipped = verdicts["hidden_dims.fc_is_applied"]
     assert "64 values arrive" in skipped.seen

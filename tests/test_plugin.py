@@ -111,7 +111,8 @@ def test_broken_names_cause_evidence_fix_and_reproduction(bench: Bench) -> None:
     result.stdout.fnmatch_lines(
         [
             "BROKEN  norms.norm_output_is_honoured*plain*",
-            "*cause *norm-differs",
+            "*promise *The state that the draft feeds back is normed as in training.",
+            "*cause *norm-differs: A norm is applied on one side and not on the other.",
             "*expected *norm_output not applied",
             "*seen *norm_output applied",
             "*fix *",
@@ -339,8 +340,12 @@ def test_user_mistake_in_a_contract_is_an_error(bench: Bench) -> None:
     [
         ("--serving-python=/nowhere/python", "--serving-python: no such interpreter: /nowhere/python"),
         ("--training-python=/nowhere/python", "--training-python: no such interpreter: /nowhere/python"),
-        ("--verdicts=/nowhere/verdicts.jsonl", "--verdicts: cannot write to /nowhere/verdicts.jsonl*"),
-        ("--contracts-known=/nowhere/known.toml", "*/nowhere/known.toml*"),
+        ("--verdicts=/nowhere/verdicts.jsonl", "--verdicts: cannot write /nowhere/verdicts.jsonl*"),
+        ("--verdicts=/etc/passwd/x", "--verdicts: cannot write /etc/passwd/x*"),
+        ("--verdicts=/tmp", "--verdicts: cannot write /tmp*"),
+        ("--case-timeout=0", "--case-timeout: 0 s is no time at all*"),
+        ("--serving-python=/etc/passwd", "--serving-python: not a program that can be run: /etc/passwd"),
+        ("--contracts-known=/nowhere/known.toml", "--contracts-known: /nowhere/known.toml*"),
         ("--contracts-cache=/dev/null/cache", "cache folder /dev/null/cache cannot be written*"),
     ],
 )
@@ -408,7 +413,7 @@ def test_session_that_stops_early_says_what_was_never_judged(bench: Bench) -> No
     assert result.ret != 0
     header, *verdicts, _ = bench.record()
     assert len(verdicts) < header["expected"]
-    result.stdout.fnmatch_lines(["*of 4 contracts were never judged"])
+    result.stdout.fnmatch_lines(["*of 4 cases were never judged"])
 
 
 def test_junit_has_causes_in_properties(bench: Bench) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def test_plain_draft_crosses_whole(real_workbench: Workbench) -> None:
     handoff, raw = real_workbench.handoff("plain"), real_workbench.handoff("plain", "raw")
     assert {name: verdict.cause for name, verdict in broken(handoff, raw).items()} == {
-        "config.saved_config_is_served": Cause.CONFIG_NOT_RESOLVED
+        "config.saved_draft_is_served": Cause.CONFIG_NOT_RESOLVED
     }
 
 
@@ -25,7 +25,7 @@ def test_plain_draft_crosses_whole(real_workbench: Workbench) -> None:
 def test_refused_exactly_if_something_is_lost(real_workbench: Workbench, recipe: str) -> None:
     """The exporter goes by recorded surfaces; the library that judges is the installed one."""
     found = broken(real_workbench.handoff(recipe))
-    lost = set(found) - {"config.saved_config_is_served", "export.draft_can_be_expressed"}
+    lost = set(found) - {"config.saved_draft_is_served", "export.draft_can_be_expressed"}
     assert ("export.draft_can_be_expressed" in found) == bool(lost)
 
 

@@ -176,7 +176,7 @@ def test_what_a_probe_leaves_running_is_ended(tmp_path: Path) -> None:
 def test_progress_is_reported(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     side(tmp_path).run(CASES, tmp_path / "cache", progress=lambda done, total: seen.append((done, total)))
-    assert seen == [(1, 2), (2, 2)]
+    assert seen == [(0, 2), (1, 2), (2, 2)]
 
 
 # ----------------------------------------------------------------------------- cache
@@ -236,6 +236,21 @@ def test_run_that_broke_off_leaves_nothing_that_counts(tmp_path: Path) -> None:
     (folder / "half-written").touch()
     assert found.run(CASES, tmp_path / "cache").folder == folder
     assert not (folder / "half-written").exists()
+
+
+@pytest.mark.parametrize("damage", ["garbled", "truncated", "file_gone"])
+def test_damaged_run_is_made_again(tmp_path: Path, damage: str) -> None:
+    found = side(tmp_path)
+    folder = found.run(CASES, tmp_path / "cache").folder
+    record = folder / "run.json"
+    if damage == "garbled":
+        record.write_text("{}")
+    elif damage == "truncated":
+        record.write_text(record.read_text()[:20])
+    else:
+        (folder / "probe-0.json").unlink()
+    assert found.run(CASES, tmp_path / "cache").results["one"].error is None
+    assert runs(Path(found.python)) == 2
 
 
 def test_old_runs_are_swept(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import types
 from pathlib import Path
@@ -13,7 +14,8 @@ import pytest
 
 from contracts.facts import DraftFacts
 from contracts.probes import stream
-from contracts.probes.stream import Refusals
+from contracts.probes.recording import RecordingDict
+from contracts.probes.stream import OutOfReach, Refusals
 
 
 class Probe:
@@ -31,6 +33,8 @@ class Probe:
             import time
 
             time.sleep(600)
+        if what == "grandchild":
+            subprocess.Popen(["sleep", "600"])
         if what == "exit":
             os._exit(4)
         if what == "raise":
@@ -41,10 +45,29 @@ class Probe:
         if what == "blunder":
             with refusals.stage("load"):
                 stream_blunder()
+        if what in TROUBLE:
+            with refusals.stage("load"):
+                in_library(TROUBLE[what])
         if what == "leak":
             sys.modules["leaked"] = types.ModuleType("leaked")
         assert what == "leak" or "leaked" not in sys.modules
         return DraftFacts(architecture="A")
+
+
+TROUBLE: dict[str, BaseException] = {
+    "memory": MemoryError("cannot allocate"),
+    "disk": OSError(28, "No space left on device"),
+    "stand_in": OutOfReach("sgl_kernel.x was called"),
+    "meta": RuntimeError("Tensor.item() cannot be called on meta tensors"),
+}
+
+
+def in_library(error: BaseException) -> None:
+    """Raise from a file that is not ours."""
+    code = compile("def fail(error):\n    raise error", "/site-packages/library.py", "exec")
+    scope: dict[str, Any] = {}
+    exec(code, scope)
+    scope["fail"](error)
 
 
 def stream_blunder() -> None:
@@ -113,6 +136,29 @@ def test_blunder_of_the_probe_is_no_refusal(conversation: Any) -> None:
     _, case, _ = conversation("blunder")
     assert "AttributeError" in case["error"]
     assert not case["refusals"]
+
+
+@pytest.mark.parametrize("trouble", TROUBLE)
+def test_trouble_of_the_machine_or_of_a_stand_in_is_no_refusal(conversation: Any, trouble: str) -> None:
+    _, case, _ = conversation(trouble)
+    assert str(TROUBLE[trouble]) in case["error"]
+    assert not case["refusals"]
+
+
+def test_key_that_the_library_misses_in_a_config_is_a_refusal() -> None:
+    """The recorder is in between, and is not taken for the culprit."""
+    refusals, config = Refusals(), RecordingDict({}, "eagle_config", set())
+    with refusals.stage("load"):
+        scope: dict[str, Any] = {}
+        exec(compile("def ask(config):\n    config['nope']", "/site-packages/library.py", "exec"), scope)
+        scope["ask"](config)
+    assert [item.error for item in refusals.items] == ["KeyError"]
+
+
+def test_what_a_case_leaves_running_does_not_hold_it_up(conversation: Any) -> None:
+    _, case, end = conversation("grandchild", timeout=5)
+    assert case["error"] is None
+    assert end["cases"] == 1
 
 
 def test_cases_do_not_see_each_other(conversation: Any) -> None:
