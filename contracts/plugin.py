@@ -100,7 +100,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_Recorder(config.stash[_REPORTS]), "contracts-recorder")
     expression = getattr(config.option, "markexpr", "") or ""
     if MARK in expression and "not" not in expression:
-        if config.option.tbstyle == "auto":
+        if getattr(config.option, "tbstyle", None) == "auto":
             config.option.tbstyle = "no"  # the summary tells each verdict, once
         if not hasattr(config, "workerinput"):
             _judge(config)  # so that a bad option is refused before any xdist worker starts

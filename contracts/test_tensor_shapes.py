@@ -2,7 +2,7 @@
 
 import pytest
 
-from contracts.facts import AuxLayers, HiddenDims, TensorShapes, VocabMap
+from contracts.facts import TensorShapes, VocabMap
 from contracts.handoff import Handoff
 from contracts.verdict import Broken, Cause
 
@@ -36,11 +36,11 @@ def test_head_has_a_row_per_draft_token(tensor_shapes: TensorShapes, vocab_map: 
         )
 
 
-def test_fc_is_as_wide_as_the_aux_states(
-    tensor_shapes: TensorShapes, aux_layers: AuxLayers, hidden_dims: HiddenDims
-) -> None:
-    """The fusion projection maps all aux states, side by side, to the draft's hidden size."""
-    shape = tensor_shapes.shapes.get("fc.weight")
-    expected = (hidden_dims.draft, len(aux_layers.states) * hidden_dims.target)
+def test_fc_is_as_wide_as_the_trained_states(handoff: Handoff) -> None:
+    """The fusion projection that was saved maps all trained states, side by side, to the hidden size."""
+    shape = handoff.trained(lambda facts: facts.tensor_shapes).shapes.get("fc.weight")
+    states = handoff.trained(lambda facts: facts.aux_layers).states
+    dims = handoff.trained(lambda facts: facts.hidden_dims)
+    expected = (dims.draft, len(states) * dims.target)
     if shape is not None and tuple(shape) != expected:
         raise Broken(Cause.FC_WIDTH, expected=f"fc.weight {list(expected)}", seen=f"fc.weight {list(shape)}")

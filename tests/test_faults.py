@@ -19,6 +19,7 @@ from safetensors.torch import load_file, save_file
 
 from contracts.handoff import Handoff
 from contracts.verdict import Cause
+from tests.facts import HANDOFF
 from tests.runner import broken
 
 if TYPE_CHECKING:
@@ -145,6 +146,7 @@ FAULTS = (
     # On a CPU, and there only, sglang's loader pads projections that are too small instead of refusing them.
     Fault("head_dim", edit(head_dim=32), {
         "attention.heads_are_equal": Cause.HEADS_DIFFER,
+        "attention.scale_is_equal": Cause.SCALE_DIFFERS,
         "rope.frequencies_are_equal": Cause.ROPE_FREQUENCIES,
         "weight_names.every_used_parameter_is_written": Cause.PARAMETER_UNWRITTEN,
     }),
@@ -189,7 +191,8 @@ def mutate(source: Path, folder: Path, fault: Callable[[Tensors, Config], None])
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_fault_is_found_by_name(served: dict[str, Handoff], fault: Fault) -> None:
-    found = {contract: verdict.cause for contract, verdict in broken(served[fault.name]).items()}
+    verdicts = broken(served[fault.name], raw=HANDOFF)  # the fault is in the exported draft
+    found = {contract: verdict.cause for contract, verdict in verdicts.items()}
     assert found == dict(fault.causes), served[fault.name].serving_refusals
 
 

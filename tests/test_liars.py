@@ -169,7 +169,7 @@ LIARS = (
         serving("tensor_shapes", shapes={**SERVED.tensor_shapes.shapes, "norm.weight": (128,)}),  # type: ignore[union-attr]
     ),
     Liar("tensor_shapes.head_has_a_row_per_draft_token", Cause.HEAD_ROWS, shapes(lm_head__weight=(200, 64))),
-    Liar("tensor_shapes.fc_is_as_wide_as_the_aux_states", Cause.FC_WIDTH, shapes(fc__weight=(64, 128))),
+    Liar("tensor_shapes.fc_is_as_wide_as_the_trained_states", Cause.FC_WIDTH, shapes(fc__weight=(64, 128))),
     Liar(
         "vocab_map.draft_ids_map_to_trained_target_ids",
         Cause.MAP_DIFFERS,

@@ -100,7 +100,7 @@ def test_all_hold(bench: Bench) -> None:
     assert result.ret == 0
     assert set(bench.outcomes().values()) == {"holds"}
     result.stdout.fnmatch_lines(
-        ["*speculators 0.9.0*", "*sglang 0.5.23*", "*stand-in: a stand-in*", "4 holds"]
+        ["*speculators 0.9.0*", "*sglang 0.5.23*", "*stand-in: a stand-in*", "5 holds"]
     )
 
 
@@ -117,7 +117,7 @@ def test_broken_names_cause_evidence_fix_and_reproduction(bench: Bench) -> None:
             "*seen *norm_output applied",
             "*fix *",
             "*reproduce *'contracts.test_norms::test_norm_output_is_honoured?plain?'*--contracts-known=*",
-            "3 holds, 1 broken",
+            "4 holds, 1 broken",
         ]
     )
     result.stdout.no_fnmatch_line("*Traceback*")
@@ -206,7 +206,7 @@ def test_missing_side_is_not_run_with_the_install_line(bench: Bench, missing: st
     assert result.ret == EXIT_NOT_RUN
     assert set(bench.outcomes().values()) == {"not-run"}
     result.stdout.fnmatch_lines(
-        [f"*{missing} side: {library} is not installed*pip install {library}*", "4 not-run"]
+        [f"*{missing} side: {library} is not installed*pip install {library}*", "5 not-run"]
     )
 
 
@@ -226,7 +226,7 @@ def test_require_sides_makes_a_missing_side_fail(bench: Bench) -> None:
     bench.serving = fake_python(bench.root / "without", "sglang", version=None)
     result = bench.run("--require-sides")
     assert result.ret == EXIT_BROKEN
-    result.assert_outcomes(failed=4)
+    result.assert_outcomes(failed=5)
 
 
 def test_neither_library(bench: Bench) -> None:
@@ -401,7 +401,7 @@ def test_record_has_header_verdicts_and_closing_line(bench: Bench) -> None:
     bench.run()
     header, *verdicts, end = bench.record()
     assert header["kind"] == "header"
-    assert header["expected"] == len(verdicts) == end["verdicts"] == 4
+    assert header["expected"] == len(verdicts) == end["verdicts"] == 5
     assert "sglang 0.5.23" in header["sides"]["serving"][0]
     assert verdicts[0]["promise"].endswith(".")
     assert list(bench.root.glob(".verdicts*")) == []
@@ -413,7 +413,7 @@ def test_session_that_stops_early_says_what_was_never_judged(bench: Bench) -> No
     assert result.ret != 0
     header, *verdicts, _ = bench.record()
     assert len(verdicts) < header["expected"]
-    result.stdout.fnmatch_lines(["*of 4 cases were never judged"])
+    result.stdout.fnmatch_lines(["*of 5 cases were never judged"])
 
 
 def test_junit_has_causes_in_properties(bench: Bench) -> None:
@@ -436,9 +436,9 @@ def test_workers_share_one_probe_run_and_report_alike(bench: Bench) -> None:
     result = bench.run("-n2", k="plain or two_layers")
     assert result.ret == EXIT_BROKEN
     assert runs(bench.serving) == runs(bench.training) == 1
-    assert bench.record()[0]["expected"] == 8
+    assert bench.record()[0]["expected"] == 10
     assert list(bench.outcomes().values()).count("broken") == 1
-    result.stdout.fnmatch_lines(["*6 holds, 2 broken"])
+    result.stdout.fnmatch_lines(["*8 holds, 2 broken"])
 
 
 def test_workers_share_a_failed_probe_run(bench: Bench) -> None:

@@ -123,7 +123,11 @@ def test_key_that_is_new_is_all_that_is_shown() -> None:
 
 def test_facet_that_vanished_is_told_leaf_by_leaf() -> None:
     found = snapshots.differences(SERVED, replace(SERVED, rope=None))
-    assert {item.path for item in found} == {"rope.amplitude", "rope.inverse_frequencies"}
+    assert {item.path for item in found} == {
+        "rope.amplitude",
+        "rope.interleaved",
+        "rope.inverse_frequencies",
+    }
 
 
 def test_every_place_of_a_surface_has_a_meaning() -> None:
