@@ -22,6 +22,11 @@ from contracts.records import catalog
 from contracts.verdict import Cause
 
 FILE = Path(__file__).parent / "known.toml"
+HINTS = {
+    "upstream": 'Field required: a URL, or "unreported" together with `reproduce`',
+    "cause": f"no such cause; there are: {', '.join(Cause)}",
+}
+"""What to say of a field instead of what pydantic says."""
 _RECIPES = {recipe.name for recipe in RECIPES} | {"*"}
 
 
@@ -113,13 +118,14 @@ def load(file: Path = FILE) -> Known:
 
 
 def _entry(file: Path, number: int, item: Any) -> Entry:
-    where = f"{file}: entry {number}"
+    named = f" ({item['contract']})" if isinstance(item, dict) and "contract" in item else ""
+    where = f"{file}: entry {number}{named}"
     try:
         entry = Entry.model_validate(_toml_types(item))
     except ValidationError as error:
         first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"]) or "entry"
-        raise KnownError(f"{where}: {field}: {first['msg']}") from None
+        field = str(first["loc"][0]) if first["loc"] else "entry"
+        raise KnownError(f"{where}: {field}: {HINTS.get(field, first['msg'])}") from None
     for recipe in entry.recipes:
         if recipe not in _RECIPES:
             raise KnownError(f"{where}: no recipe {recipe!r}; there are: {', '.join(sorted(_RECIPES))}")

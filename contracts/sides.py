@@ -336,7 +336,8 @@ def identify(name: SideName, python: str) -> SideIdentity:
         BadInterpreter: it does not exist, does not run, or does not answer.
 
     """
-    option = f"--{name}-python"
+    variable = f"CONTRACTS_{name.upper()}_PYTHON"
+    option = variable if os.environ.get(variable) == python else f"--{name}-python"
     if shutil.which(python) is None:
         why = "not a program that can be run" if Path(python).exists() else "no such interpreter"
         raise BadInterpreter(f"{option}: {why}: {python}")
