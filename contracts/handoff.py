@@ -18,9 +18,10 @@ import pytest
 from filelock import FileLock
 
 from contracts import checkpoint, export
+from contracts.conversation import CASE_TIMEOUT, Progress
 from contracts.facts import CaseResult, DraftFacts, Refusal, SideName
 from contracts.recipes import RECIPES, Recipe, Target
-from contracts.sides import CASE_TIMEOUT, Progress, Side, SideRun, SideUnavailable
+from contracts.sides import Side, SideRun, SideUnavailable
 
 T = TypeVar("T")
 Kind = Literal["exported", "raw"]

@@ -17,9 +17,10 @@ import pytest
 from platformdirs import user_cache_path
 
 from contracts import known as known_file
+from contracts.conversation import Progress
 from contracts.handoff import NotRun, ProbeFailed, Workbench
 from contracts.known import Entry, Known, KnownError
-from contracts.sides import BadInterpreter, CacheUnavailable, Progress, make_folder
+from contracts.sides import BadInterpreter, CacheUnavailable, make_folder
 from contracts.verdict import Broken, Outcome, Verdict
 
 if TYPE_CHECKING:

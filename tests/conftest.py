@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contracts.handoff import NotRun
+from tests.bench import Bench
 
 if TYPE_CHECKING:
     from contracts.handoff import Workbench
@@ -27,3 +28,9 @@ def real_workbench(workbench: Workbench, pytestconfig: pytest.Config) -> Workben
 @pytest.fixture(scope="session")
 def sglang(real_workbench: Workbench) -> Side:
     return real_workbench.side("serving")
+
+
+@pytest.fixture
+def bench(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    monkeypatch.delenv("CI", raising=False)
+    return Bench(pytester)

@@ -9,15 +9,8 @@ from typing import Any
 import pytest
 
 from contracts import sides
-from contracts.sides import (
-    GRACE,
-    RESTARTS,
-    BadInterpreter,
-    CacheUnavailable,
-    Side,
-    SideUnavailable,
-    run_probe,
-)
+from contracts.conversation import GRACE, RESTARTS, run_probe
+from contracts.sides import BadInterpreter, CacheUnavailable, Side, SideUnavailable
 from tests.fake_python import HELLO, fake_python, runs
 
 ANSWERS: dict[str, Any] = {"*": {"facts": {"architecture": "A"}, "seconds": 0.1}}

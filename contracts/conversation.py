@@ -1,0 +1,191 @@
+"""One conversation with a probe process: start it, hear it out, and say of every case what became of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from contracts.facts import PROTOCOL, CaseResult
+from contracts.probes.stream import tail
+
+PROBES = Path(__file__).parent / "probes"
+
+STARTUP_TIMEOUT = 300.0
+"""Seconds for a probe to import its library: cold disks are slow."""
+CASE_TIMEOUT = 60.0
+RESTARTS = 3
+GRACE = 10.0
+"""Seconds on top of a case's own limit before the probe counts as silent."""
+
+RESULT = TypeAdapter(CaseResult)
+
+Progress = Callable[[int, int], None]
+"""Called with the number of cases done and the number there are; with 0 when a probe is started."""
+
+
+def run_probe(
+    python: str,
+    library: str,
+    cases: Sequence[Mapping[str, Any]],
+    folder: Path,
+    case_timeout: float = CASE_TIMEOUT,
+    progress: Progress | None = None,
+    startup_timeout: float = STARTUP_TIMEOUT,
+) -> tuple[list[CaseResult], tuple[str, ...]]:
+    """Run one probe process over all cases; every case gets a result, an error if need be.
+
+    Args:
+        python: the side's interpreter.
+        library: whose probe.
+        cases: what to observe.
+        folder: for the request and the log.
+        case_timeout: seconds for one case; the probe ends a case that takes longer.
+        progress: called after each case.
+        startup_timeout: seconds until the library is imported.
+
+    Returns:
+        One result per case, in order, and what was stood in for.
+
+    A process that dies or falls silent costs the case that it was at; the cases after that one are given to
+    a new process, RESTARTS times. One that never says hello costs them all.
+
+    """
+    results: dict[str, CaseResult] = {}
+    stand_ins: tuple[str, ...] = ()
+    if progress:
+        progress(0, len(cases))
+    waiting, processes = list(cases), 0
+    while waiting:
+        processes += 1
+        talk = _Conversation(total=len(cases), before=len(results), progress=progress)
+        log = folder / f"probe-{len(results)}.log"
+        status = _talk(python, library, waiting, log, talk, case_timeout, startup_timeout)
+        results |= talk.results
+        stand_ins = talk.stand_ins or stand_ins
+        if talk.ended:
+            break
+        error = f"{talk.why(status)}\n{tail(log.read_text(errors='replace'))}".strip()
+        left = [case for case in waiting if case["case"] not in talk.results]
+        # Without its closing line nobody knows whether the last case was all that there was to say.
+        lost = left[:1] or waiting[-1:]
+        if not talk.greeted or processes > RESTARTS:
+            lost = left or lost
+        for case in lost:
+            results[case["case"]] = CaseResult(case=case["case"], error=error)
+        waiting = [case for case in left if case not in lost]
+    return [results[case["case"]] for case in cases], stand_ins
+
+
+def _talk(
+    python: str,
+    library: str,
+    cases: Sequence[Mapping[str, Any]],
+    log: Path,
+    talk: _Conversation,
+    case_timeout: float,
+    startup_timeout: float,
+) -> int:
+    """Hold one conversation with a new probe process; returns its exit status."""
+    request = log.with_suffix(".json")
+    request.write_text(json.dumps({"cases": list(cases), "timeout": case_timeout}))
+    receiving, sending = os.pipe()
+    command = [python, str(PROBES / "__main__.py"), "run", library, str(request), str(sending)]
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            pass_fds=[sending],
+            start_new_session=True,
+        )
+    os.close(sending)
+    try:
+        talk.listen(receiving, startup_timeout, case_timeout + GRACE)
+    finally:
+        _end(process)
+        os.close(receiving)
+    return process.returncode
+
+
+@dataclass
+class _Conversation:
+    """What has been heard from one probe process."""
+
+    total: int
+    before: int
+    """Cases that earlier processes have answered for."""
+    progress: Progress | None
+    results: dict[str, CaseResult] = field(default_factory=dict)
+    stand_ins: tuple[str, ...] = ()
+    greeted: bool = False
+    ended: bool = False
+    fault: str | None = None
+
+    def listen(self, descriptor: int, startup_timeout: float, line_timeout: float) -> None:
+        """Read lines until the probe closes the pipe, ends, says something senseless, or falls silent."""
+        buffer, deadline = b"", time.monotonic() + startup_timeout
+        while self.fault is None and not self.ended:
+            ready, _, _ = select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                self.fault = f"the probe fell silent {self._when()}"
+                return
+            chunk = os.read(descriptor, 65536)
+            if not chunk:
+                return
+            *lines, buffer = (buffer + chunk).split(b"\n")
+            for line in lines:
+                self._hear(line)
+                deadline = time.monotonic() + line_timeout
+
+    def _hear(self, line: bytes) -> None:
+        try:
+            message = json.loads(line)
+            kind = message.pop("kind")
+            if kind == "hello" and message["protocol"] == PROTOCOL:
+                self.greeted, self.stand_ins = True, tuple(message["stand_ins"])
+            elif kind == "case" and self.greeted:
+                result = RESULT.validate_python(message, strict=False)
+                self.results[result.case] = result
+                if self.progress:
+                    self.progress(self.before + len(self.results), self.total)
+            elif kind == "end" and self.greeted:
+                self.ended = message["cases"] == len(self.results)
+            else:
+                self.fault = f"the probe sent a line of another protocol ({kind})"
+        except (ValueError, KeyError, TypeError, AttributeError, ValidationError):
+            self.fault = f"the probe sent a line that is no message: {line[:80]!r}"
+
+    def why(self, status: int) -> str:
+        """Why there is no closing line."""
+        if self.fault:
+            return self.fault
+        how = (
+            f"was killed by {signal.Signals(-status).name}"
+            if status < 0
+            else f"ended with exit status {status}"
+        )
+        return f"the probe {how} {self._when()}, without its closing line"
+
+    def _when(self) -> str:
+        return f"after {self.before + len(self.results)} of {self.total} cases"
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Wait briefly for the probe to leave; then end it and all that it started."""
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=5)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
