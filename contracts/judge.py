@@ -170,13 +170,13 @@ class Judge:
 
     def verdicts(self) -> list[Verdict]:
         """One verdict per contract and case: the worst, if setup or teardown had another to add."""
-        worst: dict[tuple[str, str], Verdict] = {}
+        worst: dict[str, Verdict] = {}
         for report in self.reports:
             if getattr(report, "verdict", None):
                 verdict = Verdict(**report.verdict)
-                key = (verdict.contract, verdict.case)
-                if key not in worst or SEVERITY[verdict.outcome] > SEVERITY[worst[key].outcome]:
-                    worst[key] = verdict
+                before = worst.setdefault(report.nodeid, verdict)
+                if SEVERITY[verdict.outcome] > SEVERITY[before.outcome]:
+                    worst[report.nodeid] = verdict
         return list(worst.values())
 
     def finish(self, exitstatus: int) -> int:
@@ -193,7 +193,8 @@ class Judge:
             return EXIT_BROKEN
         if Outcome.ERROR in outcomes or crashed or len(verdicts) < self.expected:
             return EXIT_ERROR
-        if missing or _unaccounted(verdicts):
+        others_failed = exitstatus == pytest.ExitCode.TESTS_FAILED
+        if not others_failed and (missing or _unaccounted(verdicts)):
             return EXIT_NOT_RUN
         return int(exitstatus)
 
@@ -223,6 +224,8 @@ def describe_item(item: pytest.Item) -> tuple[str, str, str]:
     if callspec is None:
         return contract, promise, "-"
     recipe, side = callspec.params.get("recipe"), callspec.params.get("side")
+    if set(callspec.params) - {"recipe", "side"}:
+        return contract, promise, callspec.id  # parameters of a user's own
     parts = [part for part in (side, recipe.name if recipe else None) if part]
     return contract, promise, "/".join(parts) or callspec.id
 

@@ -204,6 +204,40 @@ def test_unreadable_draft_is_an_error_of_its_recipe_alone(bench: Bench) -> None:
     result.stdout.no_fnmatch_line("*Traceback*")
 
 
+def test_parameters_of_ones_own_are_cases_of_their_own(bench: Bench) -> None:
+    bench.pytester.makepyfile(
+        test_own="""
+        import pytest
+
+        @pytest.mark.contracts
+        @pytest.mark.parametrize("tolerance", [1, 2])
+        def test_own(handoff, tolerance):
+            '''Own promise.'''
+        """
+    )
+    assert bench.run(target="test_own.py").ret == 0
+    header, *verdicts, _ = bench.record()
+    assert header["expected"] == len(verdicts) == 2
+    assert len({verdict["case"] for verdict in verdicts}) == 2
+
+
+def test_failure_of_another_test_is_not_hidden_by_a_missing_side(bench: Bench) -> None:
+    bench.serving = fake_python(bench.root / "without", "sglang", version=None)
+    bench.pytester.makepyfile(
+        test_own="""
+        import pytest
+
+        @pytest.mark.contracts
+        def test_own(handoff):
+            '''Own promise.'''
+
+        def test_plain_failure():
+            assert False
+        """
+    )
+    assert bench.run("-m", "", target="test_own.py", k="").ret == pytest.ExitCode.TESTS_FAILED
+
+
 def test_teardown_that_fails_makes_one_verdict_of_two(bench: Bench) -> None:
     bench.pytester.makepyfile(
         test_own="""
