@@ -56,7 +56,9 @@ class Unusable(Exception):
 
 
 def _check_options(option: Any) -> None:
-    """Refuse what could only fail at the end of the session."""
+    """Refuse what could only fail at the end of the session, or must not happen at all."""
+    if getattr(option, "update_snapshots", False) and os.environ.get("CI"):
+        raise Unusable("--snapshot-update: recorded surfaces are never updated in CI; update and commit")
     if option.case_timeout <= 0:
         raise Unusable(f"--case-timeout: {option.case_timeout:g} s is no time at all; give a positive number")
     if option.verdicts is None:

@@ -334,7 +334,7 @@ def test_surfaces_are_never_updated_in_ci(bench: Bench, monkeypatch: pytest.Monk
     result.stderr.fnmatch_lines(["ERROR: --snapshot-update: recorded surfaces are never updated in CI*"])
 
 
-def test_unrelated_session_is_left_alone(pytester: pytest.Pytester) -> None:
+def test_unrelated_session_is_left_alone(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     pytester.makepyfile(
         """
         import sys
@@ -354,6 +354,7 @@ def test_unrelated_session_is_left_alone(pytester: pytest.Pytester) -> None:
             assert "pydantic" not in sys.modules
         """
     )
-    result = pytester.runpytest_subprocess("--serving-python=/nowhere")
+    monkeypatch.setenv("CI", "true")  # their own snapshots are theirs to update
+    result = pytester.runpytest_subprocess("--serving-python=/nowhere", "--snapshot-update")
     result.assert_outcomes(passed=2)
     result.stdout.no_fnmatch_line("*contracts ==*")

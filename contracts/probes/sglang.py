@@ -1,11 +1,9 @@
 """The serving side at depth "load": the real sglang resolves, loads, shares and captures, on the meta device.
 
-Confirmed for sglang 0.5.22 and 0.5.23.
-
-What runs is the library's own: server arguments, model configuration, model
-class, checkpoint iteration, `load_weights`, the draft worker's sharing of embedding and head, the target's
-capture setter, and one forward pass of target and draft. The meta device has no values, so the cost does
-not grow with the draft; the vocabulary map is the one tensor that is read for real.
+Confirmed for sglang 0.5.22 and 0.5.23. What runs is the library's own: server arguments, model configuration,
+model class, checkpoint iteration, `load_weights`, the draft worker's sharing of embedding and head, the
+target's capture setter, and one forward pass of target and draft. The meta device has no values, so the cost
+does not grow with the draft; the vocabulary map is the one tensor that is read for real.
 
 The only pieces of ours inside that forward pass are the attention (its output depends on q, k and v and is
 otherwise meaningless: attention kernels are compiled) and the batch that stands in for a scheduler's.
@@ -15,7 +13,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -120,11 +117,15 @@ class Session:
             role="scheduler",
             ranks=runtime_context.SpawnRanks(world_rank=0, dp_rank=None, gpu_id=0),
         )
-        rendezvous = Path(tempfile.mkdtemp()) / "rendezvous"
-        init_distributed_environment(
-            world_size=1, rank=0, local_rank=0, backend="gloo", distributed_init_method=f"file://{rendezvous}"
-        )
-        initialize_model_parallel()
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            init_distributed_environment(
+                world_size=1,
+                rank=0,
+                local_rank=0,
+                backend="gloo",
+                distributed_init_method=f"file://{folder}/rendezvous",
+            )
+            initialize_model_parallel()
         self.algorithm = SpeculativeAlgorithm.from_string(arguments.speculative_algorithm)
         self.target_config = ModelConfig.from_server_args(arguments)
         self.capture_config = resolve_spec_aux_hidden_state_config(

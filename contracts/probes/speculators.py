@@ -1,9 +1,7 @@
 """The training side: builds real drafts with the real speculators, saves them, and reports what they are.
 
-Confirmed for speculators 0.8.1 and 0.9.0, without a difference.
-
-Everything here calls the library: config class, draft class, vocabulary
-map builder, save path, and for one recipe its command line.
+Confirmed for speculators 0.8.1 and 0.9.0, without a difference. Everything here calls the library: config
+class, draft class, vocabulary map builder, save path, and for one recipe its command line.
 """
 
 from __future__ import annotations
