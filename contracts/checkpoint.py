@@ -20,7 +20,7 @@ MAX_HEADER = 100_000_000
 
 _BITS = {
     "BOOL": 8, "U8": 8, "I8": 8, "F8_E4M3": 8, "F8_E5M2": 8, "U16": 16, "I16": 16, "F16": 16, "BF16": 16,
-    "U32": 32, "I32": 32, "F32": 32, "U64": 64, "I64": 64, "F64": 64,
+    "F8_E8M0": 8, "U32": 32, "I32": 32, "F32": 32, "U64": 64, "I64": 64, "F64": 64, "C64": 64,
 }  # fmt: skip
 
 
@@ -57,13 +57,17 @@ def read(path: Path) -> Checkpoint:
         raise CheckpointError(f"{path}: not a folder; give the folder that holds config.json")
     config = read_json(path / "config.json")
     tensors: dict[str, Tensor] = {}
-    for file in _weight_files(path):
+    promised = _index(path)
+    for file in _weight_files(path, promised):
         for name, tensor in read_header(file).items():
             if name in tensors:
                 raise CheckpointError(
                     f"{file}: tensor {name!r} is in {tensors[name].file} too; keep one of the two files"
                 )
             tensors[name] = tensor
+    lost = [name for name in promised if name not in tensors]
+    if lost:
+        raise CheckpointError(f"{path / INDEX}: tensor {lost[0]!r} is in no shard; copy the checkpoint again")
     return Checkpoint(path=path, config=config, tensors=tensors)
 
 
@@ -105,7 +109,11 @@ def read_header(file: Path) -> dict[str, Tensor]:
     except OSError as error:
         raise CheckpointError(f"{file}: cannot be read ({error.strerror})") from None
     try:
-        header = json.loads(raw)
+        header = json.loads(raw, object_pairs_hook=_without_repeats)
+    except _RepeatedKey as repeated:
+        raise CheckpointError(
+            f"{file}: the header names {repeated} twice; the file is damaged or hostile"
+        ) from None
     except (ValueError, RecursionError) as error:
         raise CheckpointError(
             f"{file}: the safetensors header is not JSON ({error}); copy it again"
@@ -113,15 +121,38 @@ def read_header(file: Path) -> dict[str, Tensor]:
     if not isinstance(header, dict):
         raise CheckpointError(f"{file}: the safetensors header is not an object; copy the file again")
     payload = size - 8 - length
-    return {
-        name: _tensor(file, name, entry, payload) for name, entry in header.items() if name != "__metadata__"
-    }
+    entries = {name: entry for name, entry in header.items() if name != "__metadata__"}
+    tensors = {name: _tensor(file, name, entry, payload) for name, entry in entries.items()}
+    at = 0
+    for name, entry in sorted(entries.items(), key=lambda item: item[1]["data_offsets"]):
+        start, end = entry["data_offsets"]
+        if start != at:
+            raise CheckpointError(f"{file}: tensor {name!r} overlaps another or follows a gap; copy it again")
+        at = end
+    if at != payload:
+        raise CheckpointError(f"{file}: {payload - at} bytes belong to no tensor; copy the file again")
+    return tensors
+
+
+class _RepeatedKey(Exception):
+    """A JSON object names the same key twice."""
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise _RepeatedKey(next(repr(name) for name in names if names.count(name) > 1))
+    return found
 
 
 def _tensor(file: Path, name: str, entry: Any, payload: int) -> Tensor:
     """One header entry, checked against the `payload` bytes that the file holds."""
     try:
         dtype, shape, (start, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
+        if isinstance(dtype, str) and dtype not in _BITS:
+            known = ", ".join(sorted(_BITS))
+            raise CheckpointError(f"{file}: tensor {name!r} has dtype {dtype!r}, which is none of {known}")
         bits = _BITS[dtype]
         numbers = [*shape, start, end]
         sound = all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in numbers)
@@ -138,21 +169,25 @@ def _tensor(file: Path, name: str, entry: Any, payload: int) -> Tensor:
     return Tensor(dtype=dtype, shape=tuple(shape), file=file.name)
 
 
-def _weight_files(path: Path) -> list[Path]:
-    """The safetensors files of a checkpoint, by its index where it has one."""
+def _index(path: Path) -> dict[str, str]:
+    """The index of a sharded checkpoint: tensor name -> file name. Empty where there is none."""
     index = path / INDEX
     if not index.exists():
-        files = sorted(path.glob("*.safetensors"))
-        if not files:
-            raise CheckpointError(f"{path}: no *.safetensors file; only safetensors checkpoints are read")
-        return files
+        return {}
     weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(v, str) for v in weight_map.values()):
         raise CheckpointError(f"{index}: no 'weight_map' of tensor names to file names; save it again")
-    names = sorted(set(weight_map.values()))
-    outside = [name for name in names if Path(name).name != name]
+    outside = [name for name in weight_map.values() if Path(name).name != name]
     if outside:
         raise CheckpointError(f"{index}: {outside[0]!r} points outside the checkpoint folder; refused")
+    return weight_map
+
+
+def _weight_files(path: Path, promised: Mapping[str, str]) -> list[Path]:
+    """The safetensors files of a checkpoint, by its index where it has one."""
+    names = sorted(set(promised.values())) or sorted(file.name for file in path.glob("*.safetensors"))
+    if not names:
+        raise CheckpointError(f"{path}: no *.safetensors file; only safetensors checkpoints are read")
     missing = [name for name in names if not (path / name).exists()]
     if missing:
         raise CheckpointError(f"{path}: shard {missing[0]} of the index is missing; copy it too")

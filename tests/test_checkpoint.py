@@ -75,6 +75,13 @@ BAD_FILES = {
     "offsets_backwards": header({"a": ENTRY | {"data_offsets": [8, 0]}}, bytes(8)),
     "offsets_outside": header({"a": ENTRY | {"data_offsets": [8, 16]}}, bytes(8)),
     "size_does_not_fit_shape": header({"a": ENTRY | {"shape": [3]}}, bytes(8)),
+    "key_twice": header(
+        b'{"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},'
+        b' "a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}',
+        bytes(8),
+    ),
+    "overlapping": header({"a": ENTRY, "b": ENTRY}, bytes(8)),
+    "gap": header({"a": ENTRY, "b": ENTRY | {"data_offsets": [16, 24]}}, bytes(24)),
     "pickle": b"\x80\x04\x95" + bytes(64),
 }
 
@@ -105,6 +112,7 @@ def test_bad_config_is_one_line_that_names_it(tmp_path: Path, config: str) -> No
         ('{"weight_map": {"a": "../../etc/passwd"}}', "outside"),
         ('{"weight_map": {"a": 1}}', "weight_map"),
         ("{}", "weight_map"),
+        ('{"weight_map": {"a": "model.safetensors", "b": "model.safetensors"}}', "'b' is in no shard"),
     ],
 )
 def test_bad_index(tmp_path: Path, index: str, says: str) -> None:
