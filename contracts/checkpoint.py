@@ -79,7 +79,7 @@ def read_json(file: Path) -> dict[str, Any]:
 
     """
     try:
-        data = json.loads(file.read_text(encoding="utf-8"))
+        data = json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=_without_repeats)
     except FileNotFoundError:
         raise CheckpointError(f"{file}: no such file; is this a checkpoint folder?") from None
     except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
@@ -134,7 +134,7 @@ def read_header(file: Path) -> dict[str, Tensor]:
     return tensors
 
 
-class _RepeatedKey(Exception):
+class _RepeatedKey(ValueError):
     """A JSON object names the same key twice."""
 
 

@@ -68,7 +68,8 @@ def run_probe(
     waiting, processes = list(cases), 0
     while waiting:
         processes += 1
-        talk = _Conversation(total=len(cases), before=len(results), progress=progress)
+        asked = frozenset(case["case"] for case in waiting)
+        talk = _Conversation(total=len(cases), asked=asked, before=len(results), progress=progress)
         log = folder / f"probe-{len(results)}.log"
         status = _talk(python, library, waiting, log, talk, case_timeout, startup_timeout)
         results |= talk.results
@@ -124,6 +125,8 @@ class _Conversation:
     """What has been heard from one probe process."""
 
     total: int
+    asked: frozenset[str]
+    """The cases that this process was given."""
     before: int
     """Cases that earlier processes have answered for."""
     progress: Progress | None
@@ -157,11 +160,16 @@ class _Conversation:
                 self.greeted, self.stand_ins = True, tuple(message["stand_ins"])
             elif kind == "case" and self.greeted:
                 result = RESULT.validate_python(message, strict=False)
+                if result.case not in self.asked or result.case in self.results:
+                    self.fault = f"the probe answered for {result.case!r}, which was not its turn"
+                    return
                 self.results[result.case] = result
                 if self.progress:
                     self.progress(self.before + len(self.results), self.total)
             elif kind == "end" and self.greeted:
-                self.ended = message["cases"] == len(self.results)
+                self.ended = message["cases"] == len(self.results) == len(self.asked)
+                if not self.ended:
+                    self.fault = f"the probe ended after {len(self.results)} of {len(self.asked)} cases"
             else:
                 self.fault = f"the probe sent a line of another protocol ({kind})"
         except (ValueError, KeyError, TypeError, AttributeError, ValidationError):

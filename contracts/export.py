@@ -20,7 +20,7 @@ from typing import Any
 from contracts import records
 from contracts.checkpoint import Checkpoint, read
 from contracts.facts import DraftFacts
-from contracts.saved_draft import SavedConfig, check_whole
+from contracts.saved_draft import LayerConfig, SavedConfig, check_whole
 from contracts.verdict import Cause
 
 NORM_FLAGS = ("norm_before_fc", "fc_norm", "norm_output", "norm_before_residual")
@@ -241,13 +241,15 @@ def _flat_config(saved: SavedConfig, dialect: Dialect) -> dict[str, Any]:
     flags = {flag: getattr(saved, flag) for flag in NORM_FLAGS}
     ids = [index - dialect.id_shift for index in saved.eagle_aux_hidden_state_layer_ids or ()]
     return {
-        **{key: layer[key] for key in LAYER_KEYS if key in layer},
+        **{
+            key: value for key, value in layer.model_dump().items() if key in LAYER_KEYS and value is not None
+        },
         **_rope(layer),
         **flags,
         "architectures": [dialect.architecture],
         "model_type": "llama",
         "draft_vocab_size": saved.draft_vocab_size,
-        "dtype": saved.dtype,
+        "dtype": saved.dtype or saved.torch_dtype,
         **({"target_hidden_size": saved.target_hidden_size} if saved.target_hidden_size else {}),
         "tie_word_embeddings": False,  # speculators always saves a head of the draft's own
         "num_aux_hidden_states": len(ids) or None,
@@ -259,15 +261,16 @@ def _flat_config(saved: SavedConfig, dialect: Dialect) -> dict[str, Any]:
     }
 
 
-def _rope(layer: Mapping[str, Any]) -> dict[str, Any]:
+def _rope(layer: LayerConfig) -> dict[str, Any]:
     """Both spellings: `rope_parameters` of transformers 5, `rope_theta` and `rope_scaling` of 4."""
-    rope = dict(layer.get("rope_parameters") or layer.get("rope_scaling") or {"rope_type": "default"})
-    rope.setdefault("rope_theta", layer.get("rope_theta", 10_000.0))
+    rope = dict(layer.rope_parameters or layer.rope_scaling or {})
+    rope["rope_type"] = rope.pop("type", None) or rope.get("rope_type") or "default"
+    rope.setdefault("rope_theta", layer.rope_theta)
     scaling = {key: value for key, value in rope.items() if key != "rope_theta"}
     return {
         "rope_parameters": rope,
         "rope_theta": rope["rope_theta"],
-        "rope_scaling": None if rope.get("rope_type", "default") == "default" else scaling,
+        "rope_scaling": None if rope["rope_type"] == "default" else scaling,
     }
 
 
@@ -279,7 +282,7 @@ def _window(saved: SavedConfig) -> tuple[tuple[str, ...], list[Refusal]]:
     """
     if saved.window is None:
         return (), []
-    kinds = set(saved.transformer_layer_config["layer_types"])
+    kinds = set(saved.transformer_layer_config.layer_types or ())
     if len(kinds) > 1:
         return (), [Refusal(cause=Cause.WINDOW_DIFFERS, what=f"layer_types: {sorted(kinds)} in one draft")]
     if saved.window < 2:
@@ -313,7 +316,7 @@ def _refused_layers(saved: SavedConfig, dialect: Dialect) -> list[Refusal]:
     if not states:
         what = "eagle_aux_hidden_state_layer_ids: not in config.json"
         return [Refusal(cause=Cause.WRONG_LAYERS, what=what)]
-    if states != sorted(states):
+    if states != sorted(set(states)):
         return [Refusal(cause=Cause.LAYER_ORDER, what=f"eagle_aux_hidden_state_layer_ids: {states}")]
     if min(states) < dialect.lowest_state:
         return [Refusal(cause=Cause.LAYER_OUT_OF_RANGE, what=f"hidden state {min(states)}")]

@@ -158,7 +158,7 @@ class DraftFacts:
     hidden_dims: HiddenDims | None = None
     norms: NormFlags | None = None
     norm_eps: float | None = None
-    """Epsilon of the RMS norms in the draft's first layer."""
+    """Epsilon of the draft's RMS norms; where they differ, the one furthest from the first layer's."""
     rope: Rope | None = None
     attention: Attention | None = None
     sharing: Sharing | None = None

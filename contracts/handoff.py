@@ -21,7 +21,7 @@ from contracts import checkpoint, export
 from contracts.conversation import CASE_TIMEOUT, Progress
 from contracts.facts import CaseResult, DraftFacts, Refusal, SideName
 from contracts.recipes import RECIPES, Recipe, Target
-from contracts.sides import Side, SideRun, SideUnavailable
+from contracts.sides import Side, SideRun, SideUnavailable, is_intact, manifest
 
 T = TypeVar("T")
 Kind = Literal["exported", "raw"]
@@ -239,13 +239,14 @@ class Workbench:
         content = json.dumps(written, sort_keys=True).encode() + Path(export.__file__).read_bytes()
         digest = hashlib.sha256(content).hexdigest()[:12]
         folder = self._trained.folder / f"exported-{digest}"
-        with FileLock(f"{folder}.lock"):
-            if not (folder / "complete").exists():
+        complete = folder.with_suffix(".json")
+        with FileLock(folder.with_suffix(".lock")):
+            if not (complete.exists() and is_intact(folder, json.loads(complete.read_text()))):
                 shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir()
                 for name, planned in self._plans.items():
                     export.write(planned, folder / name, force=True)
-                folder.mkdir(exist_ok=True)
-                (folder / "complete").touch()
+                complete.write_text(json.dumps(manifest(folder)))
         return folder
 
     # ------------------------------------------------------------------- serving

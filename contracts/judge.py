@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import shlex
 import sys
@@ -21,7 +22,7 @@ from contracts.conversation import Progress
 from contracts.handoff import NotRun, ProbeFailed, Workbench
 from contracts.known import Entry, Known, KnownError
 from contracts.sides import BadInterpreter, CacheUnavailable, make_folder
-from contracts.verdict import Broken, Outcome, Verdict
+from contracts.verdict import Broken, Cause, Outcome, Verdict
 
 if TYPE_CHECKING:
     from contracts.facts import SideName
@@ -59,7 +60,7 @@ def _check_options(option: Any) -> None:
     """Refuse what could only fail at the end of the session, or must not happen at all."""
     if getattr(option, "update_snapshots", False) and os.environ.get("CI"):
         raise Unusable("--snapshot-update: recorded surfaces are never updated in CI; update and commit")
-    if option.case_timeout <= 0:
+    if not 0 < option.case_timeout < math.inf:
         raise Unusable(f"--case-timeout: {option.case_timeout:g} s is no time at all; give a positive number")
     if option.verdicts is None:
         return
@@ -207,7 +208,8 @@ def _unaccounted(verdicts: Sequence[Verdict]) -> bool:
     A draft that the serving library refused leaves other contracts not run; that is told by the contract that
     the refusal breaks, if it was among those that ran.
     """
-    told = {_recipe_of(v) for v in verdicts if v.outcome in (Outcome.KNOWN, Outcome.BROKEN)}
+    refusals = {Cause.DRAFT_REFUSED, Cause.RECIPE_REFUSED}
+    told = {_recipe_of(v) for v in verdicts if v.cause in refusals}
     return any(v.outcome == Outcome.NOT_RUN and _recipe_of(v) not in told for v in verdicts)
 
 

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
+from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from pydantic import AfterValidator, BaseModel, ConfigDict, HttpUrl, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, HttpUrl, ValidationError, model_validator
 
 from contracts.recipes import RECIPES
 from contracts.records import catalog
@@ -49,14 +50,14 @@ class Entry(BaseModel):
 
     contract: str
     """`module.promise`."""
-    recipes: tuple[str, ...]
+    recipes: Annotated[tuple[str, ...], Field(min_length=1)]
     """Recipe names, or `*` for all."""
     training: Annotated[str, AfterValidator(_specifier)]
     """Release range of speculators."""
     serving: Annotated[str, AfterValidator(_specifier)]
     """Release range of sglang."""
     cause: Cause
-    reason: str
+    reason: Annotated[str, Field(min_length=1)]
     upstream: HttpUrl | Literal["unreported"]
     """Where it is reported. `unreported` entries carry a reproduction of our own instead."""
     reproduce: str | None = None
@@ -161,17 +162,13 @@ def _toml_types(item: Any) -> Any:
 
 
 def _check_unique(file: Path, entries: Sequence[Entry]) -> None:
-    seen: dict[tuple[str, str], int] = {}
-    for number, entry in enumerate(entries, start=1):
-        for recipe in entry.recipes:
-            earlier = seen.setdefault((entry.contract, recipe), number)
-            if earlier == number:
-                continue
-            if _overlap(entries[earlier - 1], entry):
-                raise KnownError(
-                    f"{file}: entry {number}: says again what entry {earlier} says "
-                    f"({entry.contract}, {recipe}); keep one"
-                )
+    for (first, one), (second, other) in combinations(enumerate(entries, start=1), 2):
+        common = _RECIPES if "*" in (*one.recipes, *other.recipes) else {*one.recipes} & {*other.recipes}
+        if one.contract == other.contract and common and _overlap(one, other):
+            raise KnownError(
+                f"{file}: entry {second}: says again what entry {first} says ({other.contract}, "
+                f"{', '.join(sorted(common & {*other.recipes}) or other.recipes)}); keep one"
+            )
 
 
 def _overlap(one: Entry, other: Entry) -> bool:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from contracts.snapshots import SurfaceSnapshot
 
 MARK = "contracts"
+CASE_TIMEOUT = 60.0
 SIDES: tuple[SideName, ...] = ("training", "serving")
 
 
@@ -74,7 +75,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--case-timeout",
         metavar="SECONDS",
         type=float,
-        default=60.0,
+        default=CASE_TIMEOUT,
         help="time limit for one case of a probe [default: 60]",
     )
     group.addoption(
@@ -100,6 +101,15 @@ def pytest_configure(config: pytest.Config) -> None:
             config.option.tbstyle = "no"  # the summary tells each verdict, once
         if not hasattr(config, "workerinput"):
             _judge(config)  # so that a bad option is refused before any xdist worker starts
+    elif not expression and _options_given(config) and not hasattr(config, "workerinput"):
+        _judge(config)
+
+
+def _options_given(config: pytest.Config) -> bool:
+    """Whether this session is about contracts although it does not select them by mark."""
+    option = config.option
+    names = ("contracts_known", "verdicts", "require_sides")
+    return any(getattr(option, name, None) for name in names) or option.case_timeout != CASE_TIMEOUT
 
 
 class _Recorder:

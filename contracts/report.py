@@ -97,9 +97,12 @@ def _side_lines(judge: Judge, name: SideName) -> list[str]:
 
 
 def _meets(version: str, pin: str) -> bool:
-    from packaging.specifiers import SpecifierSet
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-    return SpecifierSet(pin).contains(version.partition("+")[0], prereleases=True)
+    try:
+        return SpecifierSet(pin).contains(version.partition("+")[0], prereleases=True)
+    except InvalidSpecifier:
+        return False  # a URL, say: shown as it is
 
 
 def write_summary(reporter: Any, judge: Judge) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from packaging.version import InvalidVersion, Version
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from contracts.checkpoint import Checkpoint, CheckpointError
 
@@ -15,11 +15,49 @@ LAYER_PARTS = (
 )  # fmt: skip
 IGNORED = frozenset(
     {
-        "architectures", "auto_map", "speculators_config", "tie_word_embeddings", "torch_dtype",
-        "transformers_version", "has_no_defaults_at_init",
+        "architectures", "auto_map", "speculators_config", "tie_word_embeddings", "transformers_version",
+        "has_no_defaults_at_init",
     }
 )  # fmt: skip
 """Keys of a saved config that say nothing about how the draft computes."""
+IGNORED_OF_LAYER = frozenset(
+    {
+        "architectures", "attention_dropout", "dtype", "initializer_range", "max_window_layers",
+        "pretraining_tp", "tie_word_embeddings", "torch_dtype", "transformers_version", "use_cache",
+        "use_sliding_window",
+    }
+)  # fmt: skip
+"""Likewise, of its layer config."""
+
+Positive = Annotated[int, Field(gt=0)]
+
+
+class LayerConfig(BaseModel):
+    """The keys of `transformer_layer_config` that export understands."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="allow")
+
+    model_type: Literal["llama", "qwen3"]
+    vocab_size: Positive
+    hidden_size: Positive
+    intermediate_size: Positive
+    num_hidden_layers: Annotated[int, Field(gt=0, le=1000)]
+    num_attention_heads: Positive
+    num_key_value_heads: Positive
+    head_dim: Positive | None = None
+    hidden_act: str = "silu"
+    rms_norm_eps: float = 1e-6
+    max_position_embeddings: Positive
+    attention_bias: bool = False
+    mlp_bias: bool = False
+    bos_token_id: int | None = None
+    eos_token_id: int | list[int] | None = None
+    pad_token_id: int | None = None
+    layer_types: list[str] | None = None
+    sliding_window: int | None = None
+    rope_parameters: dict[str, Any] | None = None
+    rope_scaling: dict[str, Any] | None = None
+    rope_theta: float = 10_000.0
 
 
 class SavedConfig(BaseModel):
@@ -29,29 +67,37 @@ class SavedConfig(BaseModel):
 
     speculators_model_type: Literal["eagle3"]
     speculators_version: str
-    transformer_layer_config: dict[str, Any]
+    transformer_layer_config: LayerConfig
     eagle_aux_hidden_state_layer_ids: list[int] | None = None
     """Hidden-state indices, as speculators numbers layers since 0.5."""
-    draft_vocab_size: int
-    target_hidden_size: int | None = None
+    draft_vocab_size: Positive
+    target_hidden_size: Positive | None = None
     norm_before_fc: bool = False
     fc_norm: bool = False
     norm_output: bool = False
     norm_before_residual: bool = False
     embed_requires_grad: bool = False
     dtype: str | None = None
+    torch_dtype: str | None = None
 
     @property
     def window(self) -> int | None:
         """Positions that sliding layers attend to, if there are such layers."""
         layer = self.transformer_layer_config
-        sliding = "sliding_attention" in (layer.get("layer_types") or ())
-        return layer.get("sliding_window") if sliding else None
+        return layer.sliding_window if "sliding_attention" in (layer.layer_types or ()) else None
+
+    @property
+    def num_states(self) -> int:
+        """How many of the target's hidden states the draft takes."""
+        return len(self.eagle_aux_hidden_state_layer_ids or ()) or 3
 
     @property
     def not_understood(self) -> dict[str, Any]:
         """Keys that are set and that export knows nothing about."""
-        return {key: value for key, value in (self.model_extra or {}).items() if value and key not in IGNORED}
+        own = {key: value for key, value in (self.model_extra or {}).items() if key not in IGNORED}
+        layer = self.transformer_layer_config.model_extra or {}
+        own |= {f"transformer_layer_config.{k}": v for k, v in layer.items() if k not in IGNORED_OF_LAYER}
+        return {key: value for key, value in own.items() if value}
 
     @classmethod
     def of(cls, source: Checkpoint) -> SavedConfig:
@@ -86,26 +132,14 @@ def _release(version: str) -> Version:
 
 
 def check_whole(source: Checkpoint, saved: SavedConfig) -> None:
-    """Refuse a draft that lacks a tensor, or whose tensors have other sizes than its config says."""
-    layer, heads = saved.transformer_layer_config, saved.draft_vocab_size
-    try:
-        hidden, vocab, layers = layer["hidden_size"], layer["vocab_size"], layer["num_hidden_layers"]
-    except KeyError as missing:
-        file = source.path / "config.json"
-        raise CheckpointError(
-            f"{file}: transformer_layer_config lacks {missing}; save the draft again"
-        ) from None
-    states = len(saved.eagle_aux_hidden_state_layer_ids or ()) or 3
-    expected: dict[str, tuple[int, ...] | None] = {
-        "embed_tokens.weight": (vocab, hidden),
-        "fc.weight": (hidden, states * (saved.target_hidden_size or hidden)),
-        "lm_head.weight": (heads, hidden),
-        "norm.weight": (hidden,),
-        "layers.0.hidden_norm.weight": (hidden,),
-    }
-    expected |= {f"layers.{index}.{part}.weight": None for index in range(layers) for part in LAYER_PARTS}
-    if heads < vocab:
-        expected["d2t"] = (heads,)
+    """Refuse a draft that lacks a tensor, has one too many, or has other sizes than its config says.
+
+    Raises:
+        CheckpointError: the tensors and the config are not of one draft.
+
+    """
+    layer = saved.transformer_layer_config
+    expected = _expected(saved)
     for name, shape in expected.items():
         tensor = source.tensors.get(name)
         if tensor is None:
@@ -115,3 +149,34 @@ def check_whole(source: Checkpoint, saved: SavedConfig) -> None:
                 f"{source.path}: {name} is {list(tensor.shape)}, and config.json says {list(shape)}; "
                 "the two are not of one draft"
             )
+    layers = tuple(f"layers.{index}." for index in range(layer.num_hidden_layers))
+    for name, tensor in source.tensors.items():
+        if name == "d2t" and not tensor.dtype.startswith("I"):
+            raise CheckpointError(f"{source.path}: d2t is of dtype {tensor.dtype}; offsets are integers")
+        if name not in expected and name not in ("d2t", "t2d") and not name.startswith(layers):
+            raise CheckpointError(
+                f"{source.path}: config.json has no place for tensor {name}; the two are not of one draft"
+            )
+
+
+def _expected(saved: SavedConfig) -> dict[str, tuple[int, ...] | None]:
+    """Tensors that a draft of this config has, with their shapes where the config alone decides them."""
+    layer = saved.transformer_layer_config
+    hidden, vocab, rows = layer.hidden_size, layer.vocab_size, saved.draft_vocab_size
+    state = saved.target_hidden_size or hidden
+    expected: dict[str, tuple[int, ...] | None] = {
+        "embed_tokens.weight": (vocab, hidden),
+        "fc.weight": (hidden, saved.num_states * state),
+        "lm_head.weight": (rows, hidden),
+        "norm.weight": (hidden,),
+        "layers.0.hidden_norm.weight": (hidden,),
+    }
+    for index in range(layer.num_hidden_layers):
+        expected |= {f"layers.{index}.{part}.weight": None for part in LAYER_PARTS}
+    if rows < vocab:
+        expected["d2t"] = (rows,)
+    if saved.norm_before_fc:
+        expected["input_norm.weight"] = (saved.num_states * state,)
+    if saved.fc_norm:
+        expected |= {f"fc_norm.{index}.weight": (state,) for index in range(saved.num_states)}
+    return expected

@@ -9,11 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,8 @@ UNUSED_KEPT = 30 * 24 * 3600.0
 RECORD = "run.json"
 
 _IDENTITY = TypeAdapter(SideIdentity)
+_OURS = re.compile(r"(speculators|sglang)-.+-[0-9a-f]{16}(?P<session>\.\w+)?")
+"""Name of a folder that a run was kept in; with a session, a run that failed."""
 
 
 class SideUnavailable(Exception):
@@ -204,15 +208,18 @@ def sweep(cache: Path, *, now: float | None = None) -> None:
     """Remove what nobody will read any more: failed runs of old sessions, and runs long unused."""
     now = time.time() if now is None else now
     for folder in cache.iterdir():
-        failed = "." in folder.name.rpartition("-")[2]
-        if folder.is_dir() and now - folder.stat().st_mtime > (FAILED_KEPT if failed else UNUSED_KEPT):
-            shutil.rmtree(folder, ignore_errors=True)
+        match = _OURS.fullmatch(folder.name)
+        if match is None:
+            continue  # the cache may be a folder that other things live in
+        with suppress(FileNotFoundError):
+            if now - folder.stat().st_mtime > (FAILED_KEPT if match["session"] else UNUSED_KEPT):
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _save_run(folder: Path, results: Sequence[CaseResult], stand_ins: tuple[str, ...]) -> None:
     data = {
         "stand_ins": stand_ins,
-        "files": [str(file.relative_to(folder)) for file in _files(folder)],
+        "files": manifest(folder),
         "results": [RESULT.dump_python(item, mode="json") for item in results],
     }
     partial = folder / f"{RECORD}.partial"
@@ -225,7 +232,7 @@ def _load_run(folder: Path) -> SideRun | None:
     try:
         data = json.loads((folder / RECORD).read_text())
         results = [RESULT.validate_python(item) for item in data["results"]]
-        if not all((folder / name).is_file() for name in data["files"]):
+        if not is_intact(folder, data["files"]):
             return None
         return SideRun(
             results={result.case: result for result in results},
@@ -234,6 +241,17 @@ def _load_run(folder: Path) -> SideRun | None:
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def manifest(folder: Path) -> dict[str, int]:
+    """Size of every file in a folder, by its path below it."""
+    return {str(file.relative_to(folder)): file.stat().st_size for file in _files(folder)}
+
+
+def is_intact(folder: Path, recorded: Mapping[str, int]) -> bool:
+    """Whether every file of a manifest is still there, whole."""
+    now = manifest(folder)
+    return all(now.get(name) == size for name, size in recorded.items())
 
 
 def _in_folder(value: Any, folder: Path) -> Any:

@@ -6,11 +6,9 @@ import json
 from typing import Any
 
 import pytest
-import torch
-from safetensors.torch import save_file
 
 from contracts.facts import DraftFacts, Refusal, to_json
-from tests.facts import SERVED, SHAPES, TRAINED, saved_config, with_facet
+from tests.facts import SERVED, TRAINED, save_draft, with_facet
 from tests.fake_python import fake_python
 
 RAW_REFUSED = {
@@ -25,10 +23,7 @@ class Bench:
     def __init__(self, pytester: pytest.Pytester) -> None:
         self.pytester = pytester
         self.root = pytester.path
-        draft = self.root / "draft"
-        draft.mkdir()
-        (draft / "config.json").write_text(json.dumps(saved_config()))
-        save_file({name: torch.ones(shape) for name, shape in SHAPES.items()}, draft / "model.safetensors")
+        draft = save_draft(self.root / "draft")
         self.training = fake_python(
             self.root / "training", "speculators", draft=draft, answers={"*": {"facts": to_json(TRAINED)}}
         )

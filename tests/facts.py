@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import torch
+from safetensors.torch import save_file
 
 from contracts import export
 from contracts.checkpoint import Checkpoint, Tensor
@@ -108,7 +112,19 @@ def saved_config(**changes: Any) -> dict[str, Any]:
 
 def checkpoint(**changes: Any) -> Checkpoint:
     """Headers of a plain draft, nothing on disk."""
+    kinds = {"d2t": "I64", "t2d": "BOOL"}
     tensors = {
-        name: Tensor(dtype="F32", shape=shape, file="model.safetensors") for name, shape in SHAPES.items()
+        name: Tensor(dtype=kinds.get(name, "F32"), shape=shape, file="model.safetensors")
+        for name, shape in SHAPES.items()
     }
     return Checkpoint(path=Path("draft"), config=saved_config(**changes), tensors=tensors)
+
+
+def save_draft(folder: Path, **changes: Any) -> Path:
+    """The same draft on disk; every weight is one."""
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(saved_config(**changes)))
+    kinds = {"d2t": torch.int64, "t2d": torch.bool}
+    tensors = {name: torch.ones(shape, dtype=kinds.get(name)) for name, shape in SHAPES.items()}
+    save_file(tensors, folder / "model.safetensors")
+    return folder

@@ -1,19 +1,18 @@
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from contracts import checkpoint as checkpoints
 from contracts import export, records
 from contracts.export import Dialect, Refused
 from contracts.verdict import Cause
-from tests.facts import SERVED, SHAPES, checkpoint, saved_config, with_facet
+from tests.facts import SERVED, checkpoint, save_draft, saved_config, with_facet
 
 DIALECT = Dialect.for_release("0.5.23")
 
@@ -22,11 +21,15 @@ def causes(**changes: Any) -> list[Cause]:
     return [item.cause for item in export.plan(checkpoint(**changes), DIALECT).refusals]
 
 
-def saved(folder: Path, **changes: Any) -> Path:
-    folder.mkdir()
-    (folder / "config.json").write_text(json.dumps(saved_config(**changes)))
-    save_file({name: torch.ones(shape) for name, shape in SHAPES.items()}, folder / "model.safetensors")
-    return folder
+def with_norms(flag: str) -> checkpoints.Checkpoint:
+    """A draft with one norm and its tensors."""
+    source = checkpoint(**{flag: True})
+    state = source.tensors["norm.weight"]
+    added = {
+        "norm_before_fc": {"input_norm.weight": replace(state, shape=(192,))},
+        "fc_norm": {f"fc_norm.{index}.weight": state for index in range(3)},
+    }
+    return replace(source, tensors={**source.tensors, **added.get(flag, {})})
 
 
 def test_dialect_is_drawn_from_what_was_observed() -> None:
@@ -56,7 +59,7 @@ def test_contradictory_or_missing_observations_give_no_dialect() -> None:
 
 
 def test_config_is_flat_and_in_the_serving_convention() -> None:
-    config = export.plan(checkpoint(norm_before_fc=True), DIALECT).config
+    config = export.plan(with_norms("norm_before_fc"), DIALECT).config
     assert config["architectures"] == ["LlamaForCausalLMEagle3"]
     assert config["model_type"] == "llama"
     assert config["hidden_size"] == 64
@@ -78,8 +81,9 @@ def test_head_of_its_own_is_never_tied() -> None:
     [
         {"rope_parameters": {"rope_type": "llama3", "rope_theta": 5e4, "factor": 8.0}},
         {"rope_parameters": None, "rope_theta": 5e4, "rope_scaling": {"rope_type": "llama3", "factor": 8.0}},
+        {"rope_parameters": None, "rope_theta": 5e4, "rope_scaling": {"type": "llama3", "factor": 8.0}},
     ],
-    ids=["transformers_5", "transformers_4"],
+    ids=["transformers_5", "transformers_4", "older_still"],
 )
 def test_rope_is_written_in_both_spellings(layer: dict[str, Any]) -> None:
     config = export.plan(checkpoint(layer=layer), DIALECT).config
@@ -102,11 +106,12 @@ def test_the_target_embeddings_can_be_among_the_states() -> None:
     assert planned.config["eagle_config"]["eagle_aux_hidden_state_layer_ids"] == [-1, 3, 5]
 
 
-def test_two_tensors_of_one_name_are_refused() -> None:
+def test_name_in_two_spellings_loses_no_tensor() -> None:
+    """The exported name of one tensor is the saved name of another: neither may overwrite the other."""
     source = checkpoint()
     both = {**source.tensors, "midlayer.mlp.up_proj.weight": source.tensors["layers.0.mlp.up_proj.weight"]}
-    refused = {item.what for item in export.plan(replace(source, tensors=both), DIALECT).refusals}
-    assert refused == {"layers.0.mlp.up_proj.weight", "midlayer.mlp.up_proj.weight"}
+    with pytest.raises(checkpoints.CheckpointError, match="no place for tensor midlayer"):
+        export.plan(replace(source, tensors=both), DIALECT)
 
 
 @pytest.mark.parametrize("name", ["fc.weight", "d2t", "norm.weight", "layers.0.mlp.up_proj.weight"])
@@ -115,6 +120,57 @@ def test_draft_that_lacks_a_tensor_is_one_line(name: str) -> None:
     rest = {key: value for key, value in source.tensors.items() if key != name}
     with pytest.raises(checkpoints.CheckpointError, match=f"tensor {name} is missing"):
         export.plan(replace(source, tensors=rest), DIALECT)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        {"num_hidden_layers": "1"},
+        {"num_hidden_layers": 10**9},
+        {"hidden_size": None},
+        {"layer_types": 5},
+        {"sliding_window": "32"},
+        {"rope_parameters": "x"},
+        {"model_type": "gemma2"},
+    ],
+)
+def test_odd_layer_config_is_one_line(layer: dict[str, Any]) -> None:
+    (key,) = layer
+    with pytest.raises(checkpoints.CheckpointError, match=f"transformer_layer_config.{key}") as error:
+        export.plan(checkpoint(layer=layer), DIALECT)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"norm_before_fc": True}, "tensor input_norm.weight is missing"),
+        ({"fc_norm": True}, "tensor fc_norm.0.weight is missing"),
+        ({"layer": {"num_hidden_layers": 2}}, "tensor layers.1.input_layernorm.weight is missing"),
+    ],
+)
+def test_config_that_promises_more_than_there_is_is_one_line(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(checkpoints.CheckpointError, match=says):
+        export.plan(checkpoint(**changes), DIALECT)
+
+
+@pytest.mark.parametrize("name", ["input_norm.weight", "layers.1.mlp.up_proj.weight", "stranger"])
+def test_tensor_that_the_config_does_not_speak_of_is_one_line(name: str) -> None:
+    source = checkpoint()
+    tensors = {**source.tensors, name: source.tensors["norm.weight"]}
+    with pytest.raises(checkpoints.CheckpointError, match=f"no place for tensor {name}"):
+        export.plan(replace(source, tensors=tensors), DIALECT)
+
+
+def test_map_of_floats_is_one_line() -> None:
+    source = checkpoint()
+    tensors = {**source.tensors, "d2t": replace(source.tensors["d2t"], dtype="F32")}
+    with pytest.raises(checkpoints.CheckpointError, match="offsets are integers"):
+        export.plan(replace(source, tensors=tensors), DIALECT)
+
+
+def test_dtype_in_its_older_spelling_is_kept() -> None:
+    assert export.plan(checkpoint(dtype=None, torch_dtype="bfloat16"), DIALECT).config["dtype"] == "bfloat16"
 
 
 @pytest.mark.parametrize("changes", [{"draft_vocab_size": 100}, {"layer": {"hidden_size": 128}}])
@@ -126,12 +182,12 @@ def test_config_of_another_draft_is_one_line(changes: dict[str, Any]) -> None:
 @pytest.mark.parametrize("serving", ["0.5.9", "0.4.0", "banana"])
 def test_release_whose_way_of_reading_is_not_recorded(tmp_path: Path, serving: str) -> None:
     with pytest.raises(records.UnsupportedRelease, match=f"sglang .?{serving}"):
-        export.export_draft(saved(tmp_path / "draft"), tmp_path / "exported", serving=serving)
+        export.export_draft(save_draft(tmp_path / "draft"), tmp_path / "exported", serving=serving)
     assert not (tmp_path / "exported").exists()
 
 
 def test_exported_files_are_as_readable_as_any_other(tmp_path: Path) -> None:
-    export.export_draft(saved(tmp_path / "draft"), tmp_path / "exported", serving="0.5.23")
+    export.export_draft(save_draft(tmp_path / "draft"), tmp_path / "exported", serving="0.5.23")
     (tmp_path / "any").mkdir()
     (tmp_path / "any" / "file").touch()
     assert (tmp_path / "exported").stat().st_mode == (tmp_path / "any").stat().st_mode
@@ -154,6 +210,9 @@ def test_window_becomes_a_server_argument() -> None:
         ({"eagle_aux_hidden_state_layer_ids": [6, 4, 1]}, Cause.LAYER_ORDER),
         ({"eagle_aux_hidden_state_layer_ids": [-1, 4, 6]}, Cause.LAYER_OUT_OF_RANGE),
         ({"brand_new_flag": True}, Cause.NOT_EXPRESSIBLE),
+        ({"layer": {"partial_rotary_factor": 0.5}}, Cause.NOT_EXPRESSIBLE),
+        ({"layer": {"attention_multiplier": 3.0}}, Cause.NOT_EXPRESSIBLE),
+        ({"eagle_aux_hidden_state_layer_ids": [1, 4, 4]}, Cause.LAYER_ORDER),
         ({"layer": {"layer_types": ["sliding_attention"], "sliding_window": 1}}, Cause.WINDOW_DIFFERS),
         ({"eagle_aux_hidden_state_layer_ids": None}, Cause.WRONG_LAYERS),
         (
@@ -168,8 +227,9 @@ def test_what_cannot_be_expressed_is_refused_by_cause(changes: dict[str, Any], c
 
 @pytest.mark.parametrize("flag", ["norm_before_fc", "fc_norm", "norm_output"])
 def test_norms_that_the_release_reads_are_written(flag: str) -> None:
-    assert causes(**{flag: True}) == []
-    assert export.plan(checkpoint(**{flag: True}), DIALECT).config[flag] is True
+    planned = export.plan(with_norms(flag), DIALECT)
+    assert planned.refusals == ()
+    assert planned.config[flag] is True
 
 
 def test_tensor_without_a_place_is_refused() -> None:
@@ -184,7 +244,9 @@ def test_tensor_without_a_place_is_refused() -> None:
 
 
 def test_writes_a_checkpoint(tmp_path: Path) -> None:
-    planned = export.export_draft(saved(tmp_path / "draft"), tmp_path / "new" / "exported", serving="0.5.23")
+    planned = export.export_draft(
+        save_draft(tmp_path / "draft"), tmp_path / "new" / "exported", serving="0.5.23"
+    )
     written = checkpoints.read(tmp_path / "new" / "exported")
     assert written.config == planned.config
     assert set(written.tensors) == set(planned.renames.values())
@@ -194,7 +256,7 @@ def test_writes_a_checkpoint(tmp_path: Path) -> None:
 
 
 def test_refuses_and_leaves_nothing(tmp_path: Path) -> None:
-    draft = saved(tmp_path / "draft", norm_before_residual=True)
+    draft = save_draft(tmp_path / "draft", norm_before_residual=True)
     with pytest.raises(Refused, match="norm-not-served"):
         export.export_draft(draft, tmp_path / "exported", serving="0.5.23")
     assert [path.name for path in tmp_path.iterdir()] == ["draft"]
@@ -204,7 +266,7 @@ def test_failure_while_writing_leaves_nothing(tmp_path: Path, monkeypatch: pytes
     def full_disk(*_: Any, **__: Any) -> None:
         raise OSError("no space left on device")
 
-    draft = saved(tmp_path / "draft")
+    draft = save_draft(tmp_path / "draft")
     monkeypatch.setattr("safetensors.torch.save_file", full_disk)
     with pytest.raises(OSError, match="no space"):
         export.export_draft(draft, tmp_path / "exported", serving="0.5.23")
@@ -212,14 +274,14 @@ def test_failure_while_writing_leaves_nothing(tmp_path: Path, monkeypatch: pytes
 
 
 def test_never_overwrites(tmp_path: Path) -> None:
-    draft = saved(tmp_path / "draft")
+    draft = save_draft(tmp_path / "draft")
     (tmp_path / "exported").mkdir()
     with pytest.raises(FileExistsError, match="new folder"):
         export.export_draft(draft, tmp_path / "exported", serving="0.5.23")
 
 
 def test_release_without_record_is_treated_as_the_newest_before_it(tmp_path: Path) -> None:
-    planned = export.export_draft(saved(tmp_path / "draft"), tmp_path / "exported", serving="0.6.0")
+    planned = export.export_draft(save_draft(tmp_path / "draft"), tmp_path / "exported", serving="0.6.0")
     assert planned.config["architectures"] == ["LlamaForCausalLMEagle3"]
 
 
@@ -232,6 +294,7 @@ def test_release_without_record_is_treated_as_the_newest_before_it(tmp_path: Pat
         ({"norm_output": "yes"}, "norm_output"),
         ({"speculators_model_type": "dflash"}, "speculators_model_type"),
         ({"speculators_version": None}, "speculators_version"),
+        ({"draft_vocab_size": 0}, "draft_vocab_size"),
     ],
 )
 def test_config_that_speculators_did_not_write_is_one_line(changes: dict[str, Any], says: str) -> None:
@@ -248,7 +311,7 @@ def test_release_that_numbered_layers_otherwise_is_one_line(version: str) -> Non
 
 
 def test_draft_of_another_format_is_one_line(tmp_path: Path) -> None:
-    draft = saved(tmp_path / "draft")
+    draft = save_draft(tmp_path / "draft")
     (draft / "config.json").write_text('{"model_type": "llama"}')
     with pytest.raises(checkpoints.CheckpointError, match="not an EAGLE-3 draft saved by speculators"):
         export.export_draft(draft, tmp_path / "exported", serving="0.5.23")

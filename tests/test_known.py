@@ -57,6 +57,8 @@ def test_star_covers_every_recipe(tmp_path: Path) -> None:
         ("fc_norm_is", "fc_norms_are", "no contract 'norms.fc_norms_are_honoured'"),
         ('["plain"]', '["plane"]', "no recipe 'plane'"),
         ("[[known]]", "[[knwon]]", "unknown key 'knwon'"),
+        ('["plain"]', "[]", "recipes"),
+        ('"fc_norm came with 0.5.12"', '""', "reason"),
         ("[[known]]", "known = 3\n[entry]", "unknown key 'entry'"),
         ('["plain"]', '"plain"', "recipes"),
         ("[[known]]", "[[known]", "TOML"),
@@ -81,6 +83,19 @@ def test_contract_of_a_module_of_ones_own(tmp_path: Path) -> None:
 def test_duplicate(tmp_path: Path) -> None:
     with pytest.raises(KnownError, match="entry 2: says again what entry 1 says"):
         load(tmp_path, ENTRY + ENTRY)
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        ENTRY.replace('["plain"]', '["*"]'),
+        ENTRY.replace("<0.5.12", "==0.5.12") + ENTRY.replace("<0.5.12", ">=0.5.12"),
+    ],
+    ids=["star", "third_overlaps_second"],
+)
+def test_duplicates_are_found_wherever_they_are(tmp_path: Path, others: str) -> None:
+    with pytest.raises(KnownError, match="says again"):
+        load(tmp_path, ENTRY + others)
 
 
 def test_same_contract_for_other_releases_is_no_duplicate(tmp_path: Path) -> None:

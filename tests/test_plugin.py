@@ -185,6 +185,27 @@ def test_nothing_but_not_run_is_no_success(bench: Bench) -> None:
     assert bench.run().ret == EXIT_NOT_RUN
 
 
+def test_what_is_known_of_the_raw_draft_excuses_nothing(bench: Bench) -> None:
+    bench.known.write_text(
+        ENTRY.replace("norms.norm_output_is_honoured", "config.saved_draft_is_served").replace(
+            "norm-differs", "config-not-resolved"
+        )
+    )
+    bench.pytester.makepyfile(
+        test_own="""
+        import pytest
+
+        @pytest.mark.contracts
+        def test_own(handoff):
+            '''Own promise.'''
+            pytest.skip("no idea")
+        """
+    )
+    result = bench.run("test_own.py", target="contracts.test_config")
+    assert set(bench.outcomes().values()) == {"holds", "known", "not-run"}
+    assert result.ret == EXIT_NOT_RUN
+
+
 def test_unreadable_draft_is_an_error_of_its_recipe_alone(bench: Bench) -> None:
     script = bench.training.read_text()
     anchor = 'shutil.copytree(plan["draft"], case["folder"])'
@@ -319,6 +340,12 @@ def test_unusable_option_is_one_line(bench: Bench, option: str, says: str) -> No
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"ERROR: {says}"])
     assert "Traceback" not in result.stderr.str() + result.stdout.str()
+
+
+def test_unusable_option_without_a_mark_expression_and_with_workers(bench: Bench) -> None:
+    result = bench.run("--case-timeout=nan", "-n2", "-m", "")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --case-timeout*"])
 
 
 def test_unusable_option_without_a_mark_expression(bench: Bench) -> None:

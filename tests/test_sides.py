@@ -104,6 +104,8 @@ def test_good_probe(tmp_path: Path) -> None:
         ((HELLO, '{"kind": "case", "case": "one", "facts": {"architecture": 7}}'), "no message"),
         (('{"kind": "hello", "protocol": 99, "stand_ins": []}',), "another protocol"),
         (("answers", "end"), "another protocol"),  # no hello
+        ((HELLO, "end"), "ended after 0 of 2 cases"),
+        ((HELLO, '{"kind": "case", "case": "three"}'), "answered for 'three', which was not its turn"),
     ],
 )
 def test_broken_probe_is_an_error_with_its_log(tmp_path: Path, steps: tuple[str, ...], says: str) -> None:
@@ -231,7 +233,7 @@ def test_run_that_broke_off_leaves_nothing_that_counts(tmp_path: Path) -> None:
     assert not (folder / "half-written").exists()
 
 
-@pytest.mark.parametrize("damage", ["garbled", "truncated", "file_gone"])
+@pytest.mark.parametrize("damage", ["garbled", "truncated", "file_gone", "file_cut"])
 def test_damaged_run_is_made_again(tmp_path: Path, damage: str) -> None:
     found = side(tmp_path)
     folder = found.run(CASES, tmp_path / "cache").folder
@@ -240,6 +242,8 @@ def test_damaged_run_is_made_again(tmp_path: Path, damage: str) -> None:
         record.write_text("{}")
     elif damage == "truncated":
         record.write_text(record.read_text()[:20])
+    elif damage == "file_cut":
+        (folder / "probe-0.json").write_text("")
     else:
         (folder / "probe-0.json").unlink()
     assert found.run(CASES, tmp_path / "cache").results["one"].error is None
@@ -251,12 +255,15 @@ def test_old_runs_are_swept(tmp_path: Path) -> None:
     used = found.run(CASES, cache).folder
     for name in ("sglang-0.5.9-0123456789abcdef", "sglang-0.5.9-0123456789abcdef.session"):
         (cache / name).mkdir()
+    foreign = {"photos", "code.d", "my-photos-2019.old"}
+    for name in foreign:
+        (cache / name).mkdir()
     sides.sweep(cache, now=time.time() + 2 * 24 * 3600)
     assert sorted(path.name for path in cache.iterdir() if path.is_dir()) == sorted(
-        ["sglang-0.5.9-0123456789abcdef", used.name]
+        ["sglang-0.5.9-0123456789abcdef", used.name, *foreign]
     )
     sides.sweep(cache, now=time.time() + 40 * 24 * 3600)
-    assert [path for path in cache.iterdir() if path.is_dir()] == []
+    assert {path.name for path in cache.iterdir() if path.is_dir()} == foreign
 
 
 def test_settings_of_the_library_in_the_environment_count(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 import types
 from pathlib import Path
 from typing import Any
@@ -30,8 +32,8 @@ class Probe:
         if what == "crash":
             os.abort()
         if what == "hang":
-            import time
-
+            if "note" in case:
+                Path(case["note"]).write_text(str(os.getpid()))
             time.sleep(600)
         if what == "grandchild":
             subprocess.Popen(["sleep", "600"])
@@ -59,6 +61,10 @@ TROUBLE: dict[str, BaseException] = {
     "disk": OSError(28, "No space left on device"),
     "stand_in": OutOfReach("sgl_kernel.x was called"),
     "meta": RuntimeError("Tensor.item() cannot be called on meta tensors"),
+    "loopback": RuntimeError("gloo: unable to find address for lo"),
+    "allocator": RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+    "gpu": AssertionError("Torch not compiled with CUDA enabled"),
+    "operator": NotImplementedError("Could not run 'torchvision::nms' with arguments from the 'CPU' backend"),
 }
 
 
@@ -153,6 +159,49 @@ def test_key_that_the_library_misses_in_a_config_is_a_refusal() -> None:
         exec(compile("def ask(config):\n    config['nope']", "/site-packages/library.py", "exec"), scope)
         scope["ask"](config)
     assert [item.error for item in refusals.items] == ["KeyError"]
+
+
+def test_message_of_a_library_in_an_os_error_is_a_refusal() -> None:
+    refusals = Refusals()
+    with refusals.stage("resolve"):
+        in_library(OSError("config.json is not a valid JSON file"))
+    assert [item.error for item in refusals.items] == ["OSError"]
+
+
+def test_case_ends_with_its_probe(tmp_path: Path) -> None:
+    """However the probe ends: here it is killed while its case hangs."""
+    request, note = tmp_path / "request.json", tmp_path / "pid"
+    request.write_text(json.dumps({"cases": [{"case": "hang", "note": str(note)}], "timeout": 60}))
+    receiving, sending = os.pipe()
+    probe = os.fork()
+    if probe == 0:
+        stream.serve(Probe(), request, sending)
+        os._exit(0)
+    os.close(sending)
+    case = int(_wait_for(note))
+    os.kill(probe, signal.SIGKILL)
+    os.waitpid(probe, 0)
+    os.close(receiving)
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and _is_running(case):
+        time.sleep(0.05)
+    assert not _is_running(case)
+
+
+def _wait_for(note: Path) -> str:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        if note.exists() and note.read_text():
+            return note.read_text()
+        time.sleep(0.05)
+    raise AssertionError("the case never began")
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 def test_what_a_case_leaves_running_does_not_hold_it_up(conversation: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from contracts.probes.dataflow import Names
@@ -27,3 +29,16 @@ def angles(cos: torch.Tensor, sin: torch.Tensor) -> tuple[tuple[float, ...], flo
 def reads(names: Names, part: str) -> bool:
     """Whether a tensor whose name begins with `part` is among the origins."""
     return any(name.startswith(part) for name in names)
+
+
+def epsilon(model: Any) -> float:
+    """Epsilon of the model's RMS norms; where they differ, the one furthest from the first layer's."""
+    first = float(model.get_submodule(_first_norm(model)).variance_epsilon)
+    found = [
+        float(module.variance_epsilon) for module in model.modules() if hasattr(module, "variance_epsilon")
+    ]
+    return max(found, key=lambda value: abs(value - first))
+
+
+def _first_norm(model: Any) -> str:
+    return next(name for name, _ in model.named_modules() if name.endswith("layers.0.hidden_norm"))

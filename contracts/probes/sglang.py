@@ -33,7 +33,7 @@ from contracts.facts import (
 from contracts.probes import sglang_meta as meta
 from contracts.probes.dataflow import Names
 from contracts.probes.kernels import sgl_kernel, torchvision_ops
-from contracts.probes.observe import STATE, angles, reads
+from contracts.probes.observe import STATE, angles, epsilon, reads
 from contracts.probes.recording import record_reads
 from contracts.probes.stream import Refusals
 
@@ -63,6 +63,7 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
         session.resolve(case["target"], case["folder"], case["server_args"])
     if refusals.items:
         return DraftFacts()
+    session.connect()
     with refusals.stage("load"):
         session.build_target()
         session.load_draft()
@@ -96,14 +97,10 @@ class Session:
     # ------------------------------------------------------------------ stages
 
     def resolve(self, target: str, draft: str, server_args: list[str]) -> None:
-        """Server arguments, process groups of size one, and both model configurations."""
+        """Server arguments and both model configurations."""
         from sglang.srt import runtime_context
         from sglang.srt.configs import model_config
         from sglang.srt.configs.model_config import ModelConfig
-        from sglang.srt.distributed.parallel_state import (
-            init_distributed_environment,
-            initialize_model_parallel,
-        )
         from sglang.srt.model_executor.model_runner_components.spec_aux_hidden_state import (
             resolve_spec_aux_hidden_state_config,
         )
@@ -117,15 +114,6 @@ class Session:
             role="scheduler",
             ranks=runtime_context.SpawnRanks(world_rank=0, dp_rank=None, gpu_id=0),
         )
-        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-            init_distributed_environment(
-                world_size=1,
-                rank=0,
-                local_rank=0,
-                backend="gloo",
-                distributed_init_method=f"file://{folder}/rendezvous",
-            )
-            initialize_model_parallel()
         self.algorithm = SpeculativeAlgorithm.from_string(arguments.speculative_algorithm)
         self.target_config = ModelConfig.from_server_args(arguments)
         self.capture_config = resolve_spec_aux_hidden_state_config(
@@ -135,6 +123,23 @@ class Session:
             is_draft_worker=False,
         )
         self.draft_config = self.capture_config.draft_model_config
+
+    def connect(self) -> None:
+        """Process groups of size one; if they fail, the machine does."""
+        from sglang.srt.distributed.parallel_state import (
+            init_distributed_environment,
+            initialize_model_parallel,
+        )
+
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            init_distributed_environment(
+                world_size=1,
+                rank=0,
+                local_rank=0,
+                backend="gloo",
+                distributed_init_method=f"file://{folder}/rendezvous",
+            )
+            initialize_model_parallel()
 
     def _record_config_reads(self, module: Any, draft: str) -> None:
         """Note which keys of the draft's config.json are asked for, from the moment it has been read."""
@@ -243,7 +248,7 @@ class Session:
             vocab_map=self._vocab_map(),
             hidden_dims=self._hidden_dims() if ran else None,
             norms=self._norms() if ran else None,
-            norm_eps=float(self.draft.model.layers[0].hidden_norm.variance_epsilon),
+            norm_eps=epsilon(self.draft),
             rope=self._rope(),
             attention=self._attention(),
             sharing=self._sharing() if self.shared else None,

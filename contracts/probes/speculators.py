@@ -28,7 +28,7 @@ from contracts.facts import (
 )
 from contracts.probes import speculators_meta
 from contracts.probes.kernels import torchvision_ops
-from contracts.probes.observe import STATE, angles, reads
+from contracts.probes.observe import STATE, angles, epsilon, reads
 from contracts.probes.stream import Refusals
 
 LAYER_KEYS = (
@@ -189,7 +189,7 @@ def _describe(model: Any, saved: checkpoint.Checkpoint, target: Path) -> DraftFa
             norm_output=reads(ran.recurrent_from, "norm."),
             norm_before_residual=reads(ran.residual_from, "layers.0.hidden_norm."),
         ),
-        norm_eps=float(model.layers[0].hidden_norm.variance_epsilon),
+        norm_eps=epsilon(model),
         rope=_rope(model),
         attention=_attention(model),
         sharing=_sharing(model, target),

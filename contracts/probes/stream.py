@@ -7,10 +7,13 @@ line says how many cases were reported; a runner that does not see it knows that
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import faulthandler
 import gc
 import json
 import os
+import re
 import select
 import signal
 import sys
@@ -70,16 +73,20 @@ _OURS = (OutOfReach, ImportError, MemoryError, RecursionError)
 """Never a verdict of the library, wherever they are raised."""
 
 
+_NOT_HERE = re.compile(r"meta tensor|register_meta|Could not run '|CUDA|allocate memory|active driver|gloo")
+"""Messages of torch and its kin about what this machine or this device cannot do."""
+
+
 def _raised_by_probe(error: BaseException) -> bool:
     """Whether the probe or the machine failed, not the library.
 
     That is so if the innermost frame is ours (a renamed function, a changed signature), if a GPU kernel was
     to be compiled, if a value was asked of a tensor that has none, or if the machine ran out of something.
     """
-    if isinstance(error, _OURS) or "meta tensor" in str(error):
+    if isinstance(error, _OURS) or _NOT_HERE.search(str(error)):
         return True
-    if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
-        return True
+    if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
+        return True  # without a number it is a library's own message, not the system's
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_watcher(frame)]
     innermost = Path(frames[-1].filename)
     return _PROBES in innermost.parents or "triton" in innermost.parts
@@ -148,6 +155,7 @@ def _run_in_fork(probe: Probe, case: dict[str, Any], timeout: float) -> CaseResu
 
 def _child(probe: Probe, case: dict[str, Any], sending: int, log: int) -> None:
     """Observe, answer, and leave without running any exit handler of the library."""
+    _die_with_parent()
     os.dup2(log, 1)
     os.dup2(log, 2)
     faulthandler.enable(file=log)  # a crash in compiled code leaves a Python traceback in the log
@@ -166,6 +174,12 @@ def _child(probe: Probe, case: dict[str, Any], sending: int, log: int) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
+
+
+def _die_with_parent() -> None:
+    """Ask the kernel to end this process when the probe ends, however it ends (Linux; else no harm)."""
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def _read_until(descriptor: int, deadline: float) -> tuple[str, bool]:
