@@ -67,13 +67,12 @@ class Dataflow(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run one operation and pass the names of its inputs on to its outputs."""
         kwargs = kwargs or {}
-        inputs = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         if func is torch.ops.aten.copy_.default:
             self._record_write(args[0], args[1])
-        sources = inputs
-        if func in _FILLS:
-            sources = []  # zeros_like and the like take a shape from their input, no value
-        origins: Names = _NONE.union(*(self.origins(tensor) for tensor in sources))
+        origins = _NONE
+        if func not in _FILLS:  # zeros_like and the like take a shape from their input, no value
+            inputs = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+            origins = _NONE.union(*map(self.origins, inputs))
         parts = None
         if func is torch.ops.aten.cat.default and _last_dimension(args, kwargs):
             parts = tuple((tensor.shape[-1], self.origins(tensor)) for tensor in args[0])

@@ -6,10 +6,20 @@ from typing import Any
 
 import torch
 
-from contracts.probes.dataflow import Names
+from contracts.probes.dataflow import Dataflow, Names
 
 STATE = "<target state>"
 """Name that the delivered hidden state carries through a draft."""
+
+
+def watcher(model: Any, state: torch.Tensor | None = None) -> Dataflow:
+    """A watcher that knows every weight of `model` by its name, and the delivered `state` as STATE."""
+    flow = Dataflow()
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        flow.name(tensor, name)
+    if state is not None:
+        flow.name(state, STATE)
+    return flow
 
 
 def angles(cos: torch.Tensor, sin: torch.Tensor) -> tuple[tuple[float, ...], float]:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from contracts.probes.dataflow import Dataflow, Names
-from contracts.probes.observe import STATE
+from contracts.probes.observe import watcher
 from contracts.probes.stream import OutOfReach
 
 TOKENS = 3
@@ -126,12 +126,7 @@ def forward(model: Any, *, state: torch.Tensor | None = None, mute: bool = False
         capture_hidden_mode=CaptureHiddenMode.FULL,
         spec_info=None if state is None else StandIn("draft input", hidden_states=state),
     )
-    flow = Dataflow()
-    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
-        flow.name(tensor, name)
-    if state is not None:
-        flow.name(state, STATE)
-    attention = _MetaAttention(mute=mute)
+    flow, attention = watcher(model, state), _MetaAttention(mute=mute)
     with torch.no_grad(), flow, forward_context(ForwardContext(attn_backend=attention)):
         return model.forward(batch.input_ids, batch.positions, batch), flow
 

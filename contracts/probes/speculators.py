@@ -165,7 +165,7 @@ def _describe(model: Any, saved: checkpoint.Checkpoint, target: Path) -> DraftFa
             dtypes={name: tensor.dtype for name, tensor in sorted(saved.tensors.items())},
         ),
         aux_layers=AuxLayers(
-            states=_hidden_states_of(ids, target),
+            states=_hidden_states_of(ids, target, last=target_config["num_hidden_layers"]),
             layer_ids=ids,
             num_layers=target_config["num_hidden_layers"],
         ),
@@ -226,7 +226,7 @@ def _attention(model: Any) -> Attention:
     )
 
 
-def _hidden_states_of(ids: tuple[int, ...], target: Path) -> tuple[int, ...]:
+def _hidden_states_of(ids: tuple[int, ...], target: Path, *, last: int) -> tuple[int, ...]:
     """Hidden-state indices that the layer ids name.
 
     Since 0.5.0 an id is the index itself: id i is the input of layer i, and the number of layers n is the
@@ -235,7 +235,6 @@ def _hidden_states_of(ids: tuple[int, ...], target: Path) -> tuple[int, ...]:
     """
     from speculators.models.utils import resolve_target_layer_ids
 
-    last = checkpoint.read_json(target / "config.json")["num_hidden_layers"]
     resolve_target_layer_ids([last], str(target))
     try:
         resolve_target_layer_ids([last + 1], str(target))

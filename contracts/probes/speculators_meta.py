@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from contracts.probes.dataflow import Dataflow, Names
-from contracts.probes.observe import STATE
+from contracts.probes.observe import watcher
 
 TOKENS = 4
 STEPS = 2
@@ -55,11 +55,8 @@ def forward(model: Any) -> Ran:
 
 def _run(draft: Any, *, steps: int) -> Dataflow:
     """The library's own forward pass, from the target's hidden states to the logits of each step."""
-    flow = Dataflow()
-    for name, tensor in [*draft.named_parameters(), *draft.named_buffers()]:
-        flow.name(tensor, name)
     state = torch.zeros(1, TOKENS, draft.fc.in_features, device="meta")
-    flow.name(state, STATE)
+    flow = watcher(draft, state)
     tokens = torch.zeros(1, TOKENS, dtype=torch.int64, device="meta")
     with torch.no_grad(), flow:
         draft(hidden_states=state, input_ids=tokens, document_ids=torch.zeros_like(tokens), ttt_steps=steps)
