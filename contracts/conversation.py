@@ -16,14 +16,13 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from contracts.facts import PROTOCOL, CaseResult
+from contracts.facts import CASE_TIMEOUT, PROTOCOL, CaseResult
 from contracts.probes.stream import tail
 
 PROBES = Path(__file__).parent / "probes"
 
 STARTUP_TIMEOUT = 300.0
 """Seconds for a probe to import its library: cold disks are slow."""
-CASE_TIMEOUT = 60.0
 RESTARTS = 3
 GRACE = 10.0
 """Seconds on top of a case's own limit before the probe counts as silent."""

@@ -13,7 +13,13 @@ from typing import Any, Literal
 PROTOCOL = 1
 """Number of the JSON format between a probe and its runner; raised when a field changes meaning."""
 
+CASE_TIMEOUT = 60.0
+"""Seconds that a probe may take for one case, unless the user says otherwise."""
+
 SideName = Literal["training", "serving"]
+LIBRARIES: Mapping[SideName, str] = {"training": "speculators", "serving": "sglang"}
+"""Distribution name of each side's library."""
+
 Owner = Literal["draft", "target"]
 
 

@@ -18,8 +18,8 @@ import pytest
 from filelock import FileLock
 
 from contracts import checkpoint, export
-from contracts.conversation import CASE_TIMEOUT, Progress
-from contracts.facts import CaseResult, DraftFacts, Refusal, SideName
+from contracts.conversation import Progress
+from contracts.facts import CASE_TIMEOUT, CaseResult, DraftFacts, Refusal, SideName
 from contracts.recipes import RECIPES, Recipe, Target
 from contracts.sides import Side, SideRun, SideUnavailable, is_intact, manifest
 
@@ -193,7 +193,6 @@ class Workbench:
 
     def training_refusals(self, recipe: str) -> tuple[Refusal, ...]:
         """What the training library raised instead of building and saving a recipe's draft."""
-        self.side("training")
         return _observed(self._trained.results[recipe], "training").refusals
 
     def _training_facts(self, recipe: str) -> DraftFacts:

@@ -21,6 +21,7 @@ from contracts import known as known_file
 from contracts.conversation import Progress
 from contracts.handoff import NotRun, ProbeFailed, Workbench
 from contracts.known import Entry, Known, KnownError
+from contracts.report import environment, explain
 from contracts.sides import BadInterpreter, CacheUnavailable, make_folder
 from contracts.verdict import Broken, Cause, Outcome, Verdict
 
@@ -176,7 +177,7 @@ class Judge:
         worst: dict[str, Verdict] = {}
         for report in self.reports:
             if getattr(report, "verdict", None):
-                verdict = Verdict(**report.verdict)
+                verdict = Verdict(**report.verdict | {"outcome": Outcome(report.verdict["outcome"])})
                 before = worst.setdefault(report.nodeid, verdict)
                 if SEVERITY[verdict.outcome] > SEVERITY[before.outcome]:
                     worst[report.nodeid] = verdict
@@ -189,7 +190,7 @@ class Judge:
             write_record(self.record, self, verdicts)
         if exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             return int(exitstatus)
-        outcomes = {Outcome(verdict.outcome) for verdict in verdicts}
+        outcomes = {verdict.outcome for verdict in verdicts}
         crashed = any(not getattr(report, "verdict", None) for report in self.reports)
         missing = any(getattr(report, "side_missing", False) for report in self.reports)
         if outcomes & FAILING or (missing and self.require_sides):
@@ -209,12 +210,8 @@ def _unaccounted(verdicts: Sequence[Verdict]) -> bool:
     the refusal breaks, if it was among those that ran.
     """
     refusals = {Cause.DRAFT_REFUSED, Cause.RECIPE_REFUSED}
-    told = {_recipe_of(v) for v in verdicts if v.cause in refusals}
-    return any(v.outcome == Outcome.NOT_RUN and _recipe_of(v) not in told for v in verdicts)
-
-
-def _recipe_of(verdict: Verdict) -> str:
-    return verdict.case.rpartition("/")[2]
+    told = {v.recipe for v in verdicts if v.cause in refusals}
+    return any(v.outcome is Outcome.NOT_RUN and v.recipe not in told for v in verdicts)
 
 
 def describe_item(item: pytest.Item) -> tuple[str, str, str]:
@@ -250,11 +247,9 @@ def _verdict(
     if isinstance(error, Broken):
         facts |= {"cause": str(error.cause), "expected": error.expected, "seen": error.seen, "fix": error.fix}
         if entry and entry.cause == error.cause:
-            reference = f"{entry.upstream}"
-            return Verdict(
-                **facts | {"outcome": Outcome.KNOWN, "reason": entry.reason, "upstream": reference}
-            )
-        changed = error.cause.value == "surface-changed"
+            recorded = {"reason": entry.reason, "upstream": str(entry.upstream)}
+            return Verdict(**facts | recorded | {"outcome": Outcome.KNOWN})
+        changed = error.cause is Cause.SURFACE_CHANGED
         if entry:
             facts["reason"] = f"known.toml records another cause here: {entry.cause}"
         return Verdict(**facts | {"outcome": Outcome.CHANGED if changed else Outcome.BROKEN})
@@ -282,15 +277,13 @@ def _apply(
     report: pytest.TestReport, verdict: Verdict, item: pytest.Item, error: BaseException | None
 ) -> None:
     """Make pytest's own outcome and message agree with the verdict."""
-    from contracts.report import explain
-
     if verdict.outcome is Outcome.NOT_RUN:
         report.outcome = "skipped"
         report.longrepr = (str(item.path), 0, f"not run: {verdict.reason}")
     elif verdict.outcome is Outcome.KNOWN:
         report.outcome = "skipped"
         report.wasxfail = f"{verdict.cause}: {verdict.reason} ({verdict.upstream})"
-    elif verdict.outcome in (Outcome.BROKEN, Outcome.CHANGED, Outcome.FIXED):
+    elif verdict.outcome in FAILING:
         report.outcome = "failed"
         report.longrepr = explain(verdict)
     elif verdict.outcome is Outcome.ERROR and isinstance(error, ProbeFailed):
@@ -304,8 +297,6 @@ def _properties(verdict: Verdict) -> list[tuple[str, object]]:
 
 def write_record(file: Path, judge: Judge, verdicts: Sequence[Verdict]) -> None:
     """All verdicts as JSON lines, between a header and a closing line; whole or not at all."""
-    from contracts.report import environment
-
     header = {"kind": "header", "format": 1, "expected": judge.expected, "sides": environment(judge)}
     lines: list[dict[str, Any]] = [header]
     for verdict in sorted(verdicts, key=lambda v: (v.contract, v.case)):

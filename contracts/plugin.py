@@ -15,10 +15,11 @@ import sys
 import uuid
 from collections.abc import Generator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
+from contracts.facts import CASE_TIMEOUT, LIBRARIES
 from contracts.recipes import RECIPES, Recipe
 
 if TYPE_CHECKING:
@@ -36,8 +37,7 @@ if TYPE_CHECKING:
     from contracts.snapshots import SurfaceSnapshot
 
 MARK = "contracts"
-CASE_TIMEOUT = 60.0
-SIDES: tuple[SideName, ...] = ("training", "serving")
+T = TypeVar("T")
 
 
 # ----------------------------------------------------------------------- options
@@ -46,7 +46,7 @@ SIDES: tuple[SideName, ...] = ("training", "serving")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Command-line options; each has an environment variable for CI."""
     group = parser.getgroup("contracts", "contracts between draft-model training and serving")
-    for side, library in (("training", "speculators"), ("serving", "sglang")):
+    for side, library in LIBRARIES.items():
         group.addoption(
             f"--{side}-python",
             metavar="PYTHON",
@@ -76,7 +76,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="SECONDS",
         type=float,
         default=CASE_TIMEOUT,
-        help="time limit for one case of a probe [default: 60]",
+        help=f"time limit for one case of a probe [default: {CASE_TIMEOUT:g}]",
     )
     group.addoption(
         "--verdicts", metavar="FILE", type=_path, help="write every verdict to FILE as JSON lines"
@@ -96,13 +96,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_REPORTS] = []
     config.pluginmanager.register(_Recorder(config.stash[_REPORTS]), "contracts-recorder")
     expression = getattr(config.option, "markexpr", "") or ""
-    if MARK in expression and "not" not in expression:
-        if getattr(config.option, "tbstyle", None) == "auto":
-            config.option.tbstyle = "no"  # the summary tells each verdict, once
-        if not hasattr(config, "workerinput"):
-            _judge(config)  # so that a bad option is refused before any xdist worker starts
-    elif not expression and _options_given(config) and not hasattr(config, "workerinput"):
-        _judge(config)
+    selected = MARK in expression and "not" not in expression
+    if selected and getattr(config.option, "tbstyle", None) == "auto":
+        config.option.tbstyle = "no"  # the summary tells each verdict, once
+    if not worker and (selected or (not expression and _options_given(config))):
+        _judge(config)  # so that a bad option is refused before any xdist worker starts
 
 
 def _options_given(config: pytest.Config) -> bool:
@@ -178,7 +176,7 @@ def recipe(request: pytest.FixtureRequest) -> Recipe:
     return chosen
 
 
-@pytest.fixture(params=SIDES)
+@pytest.fixture(params=LIBRARIES)
 def side(request: pytest.FixtureRequest) -> SideName:
     """`training`, then `serving`."""
     chosen: SideName = request.param
@@ -191,10 +189,9 @@ def draft_facts(workbench: Workbench, side: SideName, recipe: Recipe) -> DraftFa
     return workbench.facts(side, recipe.name)
 
 
-def _facet(draft_facts: DraftFacts, name: str, side: SideName) -> Any:
+def _facet(side: SideName, name: str, value: T | None) -> T:
     from contracts.handoff import NotRun
 
-    value = getattr(draft_facts, name)
     if value is None:
         raise NotRun(f"the {side} side refused the draft before it could show its {name}")
     return value
@@ -203,36 +200,31 @@ def _facet(draft_facts: DraftFacts, name: str, side: SideName) -> Any:
 @pytest.fixture
 def weight_names(draft_facts: DraftFacts, side: SideName) -> WeightNames:
     """Facet: which checkpoint tensors the side has a use for."""
-    value: WeightNames = _facet(draft_facts, "weight_names", side)
-    return value
+    return _facet(side, "weight_names", draft_facts.weight_names)
 
 
 @pytest.fixture
 def tensor_shapes(draft_facts: DraftFacts, side: SideName) -> TensorShapes:
     """Facet: the shape of each tensor, as saved or as the slot that it fills."""
-    value: TensorShapes = _facet(draft_facts, "tensor_shapes", side)
-    return value
+    return _facet(side, "tensor_shapes", draft_facts.tensor_shapes)
 
 
 @pytest.fixture
 def aux_layers(draft_facts: DraftFacts, side: SideName) -> AuxLayers:
     """Facet: which target hidden states the draft is conditioned on."""
-    value: AuxLayers = _facet(draft_facts, "aux_layers", side)
-    return value
+    return _facet(side, "aux_layers", draft_facts.aux_layers)
 
 
 @pytest.fixture
 def vocab_map(draft_facts: DraftFacts, side: SideName) -> VocabMap:
     """Facet: draft token id -> target token id."""
-    value: VocabMap = _facet(draft_facts, "vocab_map", side)
-    return value
+    return _facet(side, "vocab_map", draft_facts.vocab_map)
 
 
 @pytest.fixture
 def hidden_dims(draft_facts: DraftFacts, side: SideName) -> HiddenDims:
     """Facet: widths of the hidden states that cross the interface."""
-    value: HiddenDims = _facet(draft_facts, "hidden_dims", side)
-    return value
+    return _facet(side, "hidden_dims", draft_facts.hidden_dims)
 
 
 @pytest.fixture

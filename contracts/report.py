@@ -8,8 +8,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
 from contracts import __version__
 from contracts.handoff import NotRun
+from contracts.recipes import RECIPES
 from contracts.verdict import Outcome, Verdict, explanation
 
 if TYPE_CHECKING:
@@ -34,6 +37,7 @@ COLOURS = {
     Outcome.ERROR: "purple",
     Outcome.NOT_RUN: "blue",
 }
+_PLACES = {recipe.name: place for place, recipe in enumerate(RECIPES)}
 _PROBE_FAILED = re.compile(r"^the \w+ probe failed on \S+: ")
 
 CATEGORIES = {
@@ -97,8 +101,6 @@ def _side_lines(judge: Judge, name: SideName) -> list[str]:
 
 
 def _meets(version: str, pin: str) -> bool:
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
-
     try:
         return SpecifierSet(pin).contains(version.partition("+")[0], prereleases=True)
     except InvalidSpecifier:
@@ -117,7 +119,7 @@ def write_summary(reporter: Any, judge: Judge) -> None:
     reporter.write_line("")
     _write_matrix(reporter, verdicts)
     _write_details(reporter, verdicts)
-    counts = Counter(Outcome(verdict.outcome) for verdict in verdicts)
+    counts = Counter(verdict.outcome for verdict in verdicts)
     told = [f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome]]
     missing = judge.expected - len(verdicts)
     if missing > 0:
@@ -127,7 +129,7 @@ def write_summary(reporter: Any, judge: Judge) -> None:
 
 def _write_matrix(reporter: Any, verdicts: Sequence[Verdict]) -> None:
     """Contracts by recipe, one letter a cell; contracts about one side have a line per side."""
-    recipes = sorted({_recipe(v) for v in verdicts} - {""}, key=_recipe_order)
+    recipes = sorted({v.recipe for v in verdicts} - {""}, key=_recipe_order)
     if not recipes:
         return
     for number, recipe in enumerate(recipes, start=1):
@@ -136,7 +138,7 @@ def _write_matrix(reporter: Any, verdicts: Sequence[Verdict]) -> None:
     for verdict in verdicts:
         side = verdict.case.partition("/")[0] if "/" in verdict.case else ""
         label = f"{verdict.contract} ({side})" if side else verdict.contract
-        rows.setdefault(label, {})[_recipe(verdict)] = Outcome(verdict.outcome)
+        rows.setdefault(label, {})[verdict.recipe] = verdict.outcome
     width = max(map(len, rows))
     reporter.write_line("")
     reporter.write_line(f"  {'':<{width}}  " + "".join(f"{n % 10}" for n in range(1, len(recipes) + 1)))
@@ -206,12 +208,5 @@ def _short(cases: Sequence[str]) -> str:
     return ", ".join(cases) if len(cases) <= 6 else f"{', '.join(cases[:4])} and {len(cases) - 4} more"
 
 
-def _recipe(verdict: Verdict) -> str:
-    return "" if verdict.case == "-" else verdict.case.rpartition("/")[2]
-
-
 def _recipe_order(name: str) -> tuple[int, str]:
-    from contracts.recipes import RECIPES
-
-    names = [recipe.name for recipe in RECIPES]
-    return (names.index(name) if name in names else len(names), name)
+    return _PLACES.get(name, len(_PLACES)), name

@@ -23,15 +23,9 @@ from typing import Any
 from filelock import FileLock
 from pydantic import TypeAdapter, ValidationError
 
-from contracts.conversation import CASE_TIMEOUT, PROBES, RESULT, Progress, run_probe
-from contracts.facts import PROTOCOL, CaseResult, SideIdentity, SideName
+from contracts.conversation import PROBES, RESULT, Progress, run_probe
+from contracts.facts import CASE_TIMEOUT, LIBRARIES, PROTOCOL, CaseResult, SideIdentity, SideName
 from contracts.records import UnsupportedRelease, check_supported
-
-LIBRARIES: Mapping[SideName, str] = {"training": "speculators", "serving": "sglang"}
-INSTALL: Mapping[str, str] = {
-    "speculators": "pip install speculators",
-    "sglang": "pip install sglang",
-}
 
 IDENTIFY_TIMEOUT = 60.0
 FAILED_KEPT = 24 * 3600.0
@@ -98,7 +92,7 @@ class Side:
         if identity.version is None:
             raise SideUnavailable(
                 f"{name} side: {library} is not installed in {python}; install it with "
-                f"`{INSTALL[library]}`, or name an interpreter that has it with --{name}-python"
+                f"`pip install {library}`, or name an interpreter that has it with --{name}-python"
             )
         try:
             check_supported(library, identity.version)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import TypeAdapter
 from syrupy.data import SnapshotCollections
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
@@ -50,8 +49,6 @@ MEANINGS = {
     "sharing": "drafts already trained are served with another embedding or head",
 }
 """What a difference means for drafts already trained, by the longest prefix that fits."""
-
-_FACTS = TypeAdapter(DraftFacts)
 
 
 class _SurfaceExtension(SingleFileSnapshotExtension):
@@ -105,11 +102,11 @@ class SurfaceSnapshot:
 
         A record written before a field was added counts as having its default.
         """
-        return bool(self.assertion == facts) or self.recorded() == _as_recorded(facts)
+        return bool(self.assertion == facts) or self.recorded() == records.from_json(records.as_json(facts))
 
     def recorded(self) -> DraftFacts | None:
         """The recorded facts, or None where there is no record yet."""
-        return _FACTS.validate_json(self.file.read_bytes()) if self.file.exists() else None
+        return records.from_json(self.file.read_bytes()) if self.file.exists() else None
 
 
 def surface_snapshot(
@@ -125,10 +122,6 @@ def surface_snapshot(
         library=side.library,
         release=release,
     )
-
-
-def _as_recorded(facts: DraftFacts) -> DraftFacts:
-    return _FACTS.validate_json(records.as_json(facts))
 
 
 def differences(recorded: DraftFacts | None, seen: DraftFacts) -> list[Difference]:

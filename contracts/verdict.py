@@ -284,3 +284,8 @@ class Verdict:
     """Why it was not run, what failed, or why it is known."""
     upstream: str | None = None
     reproduce: str | None = None
+
+    @property
+    def recipe(self) -> str:
+        """The recipe that it was judged on; empty for a test of a user's own that has none."""
+        return "" if self.case == "-" else self.case.rpartition("/")[2]
