@@ -21,6 +21,7 @@ from contracts import checkpoint, export
 from contracts.conversation import Progress
 from contracts.facts import CASE_TIMEOUT, CaseResult, DraftFacts, Refusal, SideName
 from contracts.recipes import RECIPES, Recipe, Target
+from contracts.replay import Replay
 from contracts.sides import Side, SideRun, SideUnavailable, is_intact, manifest
 
 T = TypeVar("T")
@@ -166,6 +167,28 @@ class Workbench:
             else {name: name for name in planned.source.tensors},
         )
 
+    def replay_refusals(self, recipe: str) -> tuple[Refusal, ...]:
+        """What the serving library raised instead of running the recipe's draft."""
+        self.handoff(recipe)
+        result = _observed(self._served.results[f"forward/{recipe}"], "serving")
+        return tuple(map(self._without_paths, result.refusals))
+
+    def replay(self, recipe: str) -> Replay:
+        """The recipe's draft on the same inputs on both sides.
+
+        Raises:
+            NotRun: the serving library raised instead of running it.
+
+        """
+        refusals = self.replay_refusals(recipe)
+        if refusals:
+            raise NotRun(f"the serving side did not run the draft: {describe(refusals)}")
+        served = self._served.folder / "replays" / f"{recipe}.safetensors"
+        return Replay.read(self._golden(recipe), served, self._recipes[recipe].served_dtype)
+
+    def _golden(self, recipe: str) -> Path:
+        return self._trained.folder / "golden" / f"{recipe}.safetensors"
+
     def _without_paths(self, refusal: Refusal) -> Refusal:
         """What the library said, without the folders of this machine, so that it reads the same anywhere."""
         message = refusal.message.replace(str(self._exports), "exported").replace(
@@ -186,6 +209,7 @@ class Workbench:
                 "recipe": asdict(recipe),
                 "folder": f"{{folder}}/drafts/{recipe.name}",
                 "target": f"{{folder}}/targets/{recipe.target.name}",
+                "golden": f"{{folder}}/golden/{recipe.name}.safetensors",
             }
             for recipe in map(_plain, self._recipes.values())
         ]
@@ -253,7 +277,7 @@ class Workbench:
     @cached_property
     def _served(self) -> SideRun:
         side = self.side("serving")
-        cases = []
+        cases: list[dict[str, Any]] = []
         for name, planned in self._plans.items():
             target = str(self.target_folder(self._recipes[name].target))
             kinds: tuple[Kind, ...] = ("raw", "exported")
@@ -263,7 +287,18 @@ class Workbench:
                 cases.append(
                     {"case": f"{kind}/{name}", "folder": folder, "target": target, "server_args": arguments}
                 )
-        inputs = [self._trained.folder / "drafts", self._trained.folder / "targets", self._exports]
+            # The last case is the exported one once more, with numbers.
+            cases.append(
+                {
+                    **cases[-1],
+                    "case": f"forward/{name}",
+                    "dtype": self._recipes[name].served_dtype,
+                    "golden": str(self._golden(name)),
+                    "replay": f"{{folder}}/replays/{name}.safetensors",
+                }
+            )
+        inputs = [self._trained.folder / part for part in ("drafts", "targets", "golden")]
+        inputs.append(self._exports)
         return side.run(cases, self._cache, inputs=inputs, progress=self._report("serving"), **self._options)
 
     def _report(self, name: SideName) -> Progress | None:

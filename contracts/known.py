@@ -49,7 +49,7 @@ class Entry(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     contract: str
-    """`module.promise`."""
+    """`module.promise`; a list in the file stands for an entry each."""
     recipes: Annotated[tuple[str, ...], Field(min_length=1)]
     """Recipe names, or `*` for all."""
     training: Annotated[str, AfterValidator(_specifier)]
@@ -113,9 +113,20 @@ def load(file: Path = FILE) -> Known:
     if data or not isinstance(listed, list):
         odd = f"unknown key {next(iter(data))!r}" if data else "'known' is no list of tables"
         raise KnownError(f"{file}: {odd}; each entry is a table [[known]]")
-    entries = tuple(_entry(file, number, item) for number, item in enumerate(listed, start=1))
+    entries = [
+        (number, _entry(file, number, single))
+        for number, item in enumerate(listed, start=1)
+        for single in _singly(item)
+    ]
     _check_unique(file, entries)
-    return Known(entries)
+    return Known(tuple(entry for _, entry in entries))
+
+
+def _singly(item: Any) -> list[Any]:
+    """An entry about several contracts, as one entry each."""
+    if isinstance(item, dict) and isinstance(item.get("contract"), list) and item["contract"]:
+        return [{**item, "contract": contract} for contract in item["contract"]]
+    return [item]
 
 
 def _entry(file: Path, number: int, item: Any) -> Entry:
@@ -161,8 +172,8 @@ def _toml_types(item: Any) -> Any:
     return typed
 
 
-def _check_unique(file: Path, entries: Sequence[Entry]) -> None:
-    for (first, one), (second, other) in combinations(enumerate(entries, start=1), 2):
+def _check_unique(file: Path, entries: Sequence[tuple[int, Entry]]) -> None:
+    for (first, one), (second, other) in combinations(entries, 2):
         common = _RECIPES if "*" in (*one.recipes, *other.recipes) else {*one.recipes} & {*other.recipes}
         if one.contract == other.contract and common and _overlap(one, other):
             raise KnownError(

@@ -2,7 +2,8 @@
 
 Public fixtures, for tests of your own as well: `recipe`, `side`, the five interface facets
 `weight_names`, `tensor_shapes`, `aux_layers`, `vocab_map` and `hidden_dims` (each once per side and
-recipe), `handoff` (both sides about one recipe's exported draft) and `raw_handoff` (as saved).
+recipe), `handoff` (both sides about one recipe's exported draft), `raw_handoff` (as saved) and `replay` (what
+both compute from the same inputs).
 
 Heavy imports happen when the first contract is collected, so that an unrelated test session that merely
 has this package installed pays nothing.
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     )
     from contracts.handoff import Handoff, Workbench
     from contracts.judge import Judge
+    from contracts.replay import Replay
     from contracts.snapshots import SurfaceSnapshot
 
 MARK = "contracts"
@@ -237,6 +239,12 @@ def handoff(workbench: Workbench, recipe: Recipe) -> Handoff:
 def raw_handoff(workbench: Workbench, recipe: Recipe) -> Handoff:
     """Both sides about one recipe's draft, exactly as the training library saved it."""
     return workbench.handoff(recipe.name, "raw")
+
+
+@pytest.fixture
+def replay(workbench: Workbench, recipe: Recipe) -> Replay:
+    """One recipe's draft on the same inputs on both sides: what each computed."""
+    return workbench.replay(recipe.name)
 
 
 @pytest.fixture

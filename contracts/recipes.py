@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
+DType = Literal["float32", "bfloat16"]
+
 
 def _frozen(**items: Any) -> Mapping[str, Any]:
     return MappingProxyType(items)
@@ -31,6 +33,8 @@ class Target:
     rope_theta: float = 50_000.0
     max_position_embeddings: int = 512
     tie_word_embeddings: bool = False
+    dtype: DType = "float32"
+    """Of the weights as saved, the draft's as well."""
     seed: int = 1
 
 
@@ -54,6 +58,8 @@ class Recipe:
     """Options of the training library's draft config; unset ones take its class default."""
     train_embedding: bool = False
     """Let the draft's embedding differ from the target's."""
+    served_dtype: DType = "float32"
+    """What the serving side computes in; float32 is exact whatever the weights were saved in."""
     built_by: Literal["class", "command"] = "class"
     """`command`: the training library's own command line, with its own defaults."""
     seed: int = 7
@@ -67,6 +73,9 @@ _LLAMA3_ROPE = _frozen(
     high_freq_factor=4.0,
     original_max_position_embeddings=128,
 )
+
+BFLOAT16 = Target(name="llama_bfloat16", dtype="bfloat16", seed=3)
+"""As most targets are published, and as the training command saves drafts."""
 
 RECIPES: tuple[Recipe, ...] = (
     Recipe(name="plain", about="a llama layer, a reduced vocabulary and three aux layers"),
@@ -125,8 +134,15 @@ RECIPES: tuple[Recipe, ...] = (
     ),
     Recipe(name="own_embedding", about="an embedding trained away from the target's", train_embedding=True),
     Recipe(
+        name="bfloat16",
+        about="target and draft saved and served in bfloat16",
+        target=BFLOAT16,
+        served_dtype="bfloat16",
+    ),
+    Recipe(
         name="command_defaults",
         about="what the library's own training command builds when given nothing but a target",
+        target=BFLOAT16,
         aux_layer_ids=None,
         draft_vocab_size=None,
         built_by="command",

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from contracts import __version__
+from contracts.causes import by_code
 from contracts.handoff import NotRun
 from contracts.recipes import RECIPES
-from contracts.verdict import Outcome, Verdict, explanation
+from contracts.verdict import Outcome, Verdict
 
 if TYPE_CHECKING:
     from contracts.facts import SideName
@@ -111,7 +112,7 @@ def write_summary(reporter: Any, judge: Judge) -> None:
     """The summary at the end of a session."""
     verdicts = judge.verdicts()
     reporter.section("contracts", sep="=")
-    reporter.write_line(f"draft-contracts {__version__}, depth: load")
+    reporter.write_line(f"draft-contracts {__version__}, depths: load, forward")
     for side, lines in environment(judge).items():
         reporter.write_line(f"{side:>8}: {lines[0]}")
         for line in lines[1:]:
@@ -186,7 +187,7 @@ def _write_group(reporter: Any, outcome: Outcome, group: Sequence[Verdict]) -> N
     told = outcome not in (Outcome.NOT_RUN, Outcome.ERROR)
     rows = [
         ("promise", first.promise if told else None),
-        ("cause", f"{first.cause}: {explanation(first.cause)}" if first.cause else None),
+        ("cause", f"{first.cause}: {by_code(first.cause).explanation}" if first.cause else None),
         ("expected", first.expected),
         ("seen", first.seen),
         ("fix", first.fix),

@@ -31,6 +31,7 @@ from contracts.facts import (
     WeightNames,
 )
 from contracts.probes import sglang_meta as meta
+from contracts.probes import sglang_replay
 from contracts.probes.dataflow import Names
 from contracts.probes.kernels import sgl_kernel, torchvision_ops
 from contracts.probes.observe import STATE, angles, epsilon, reads
@@ -44,11 +45,9 @@ def setup() -> tuple[str, ...]:
         SGLANG_USE_CPU_ENGINE="1", TORCHDYNAMO_DISABLE="1", HF_HUB_OFFLINE="1", GLOO_SOCKET_IFNAME="lo"
     )
     torch.set_num_threads(1)
-    stand_ins = []
-    if torchvision_ops.install():
-        stand_ins.append("torchvision operators (declared only)")
-    if sgl_kernel.install():
-        stand_ins.append("sgl_kernel (importable, every call raises)")
+    stand_ins = ["torchvision operators (declared only)"] if torchvision_ops.install() else []
+    stand_ins += sgl_kernel.install()
+    import sglang.srt.managers.scheduler
     import sglang.srt.model_executor.model_runner
     import sglang.srt.models.registry
     import sglang.srt.speculative.eagle_worker_v2  # noqa: F401
@@ -58,6 +57,8 @@ def setup() -> tuple[str, ...]:
 
 def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
     """Serve the draft in `case["folder"]` for the target in `case["target"]` as far as the library allows."""
+    if "golden" in case:
+        return sglang_replay.observe(case, refusals)
     session = Session()
     with refusals.stage("resolve"):
         session.resolve(case["target"], case["folder"], case["server_args"])

@@ -30,12 +30,12 @@ class StandIn(SimpleNamespace):
         )
 
 
-def command_line(target: str, draft: str, further: list[str]) -> list[str]:
-    """The server's command line, as a user of EAGLE-3 on a CPU writes it."""
+def command_line(target: str, draft: str, further: list[str], *, steps: int = 3) -> list[str]:
+    """The server's command line, as a user of EAGLE-3 on a CPU writes it; `steps` draft tokens a chain."""
     return [
         *("--model-path", target, "--speculative-draft-model-path", draft),
-        *("--speculative-algorithm", "EAGLE3", "--speculative-num-steps", "3"),
-        *("--speculative-eagle-topk", "1", "--speculative-num-draft-tokens", "4"),
+        *("--speculative-algorithm", "EAGLE3", "--speculative-num-steps", str(steps)),
+        *("--speculative-eagle-topk", "1", "--speculative-num-draft-tokens", str(steps + 1)),
         *("--device", "cpu", "--skip-tokenizer-init", "--log-level", "error", "--mem-fraction-static", "0.1"),
         *further,
     ]

@@ -6,12 +6,14 @@ class, draft class, vocabulary map builder, save path, and for one recipe its co
 
 from __future__ import annotations
 
+import copy
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import save_file
 
 from contracts import checkpoint
 from contracts.facts import (
@@ -26,7 +28,12 @@ from contracts.facts import (
     VocabMap,
     WeightNames,
 )
-from contracts.probes import speculators_meta
+from contracts.probes import (
+    speculators_hypotheses,
+    speculators_meta,
+    speculators_replay,
+    transformers_target,
+)
 from contracts.probes.kernels import torchvision_ops
 from contracts.probes.observe import STATE, angles, epsilon, reads
 from contracts.probes.stream import Refusals
@@ -42,8 +49,14 @@ LAYER_KEYS = (
 )
 """What a draft's layer config takes over from the target, as the library's own command does."""
 
-ATTENTION = "eager"
-"""The one implementation that runs on every device."""
+ATTENTION = "sdpa"
+"""Runs on every device. So does eager, but that of 0.8.1 lets a chained step attend to every other chain."""
+
+PROMPT_TOKENS = 40
+"""More than the shortest attention window of a recipe."""
+PROMPT_SEED = 5
+CHAIN_STEPS = 4
+"""Greedy draft tokens after the first."""
 
 
 def setup() -> tuple[str, ...]:
@@ -61,14 +74,14 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
     """Build the target if need be, then build, save and describe the draft of one recipe."""
     recipe, folder, target = case["recipe"], Path(case["folder"]), Path(case["target"])
     _save_target(recipe["target"], target)
-    model = None
     with refusals.stage("build"):
-        if recipe["built_by"] == "command":
-            model = _train_command(folder, target)
-        else:
-            model = _draft_class(recipe, folder, target)
-    if model is None:
+        build = _train_command if recipe["built_by"] == "command" else _draft_class
+        build(recipe, folder, target)
+    if refusals.items:
         return DraftFacts()
+    model = _load(folder)
+    with refusals.stage("replay"):
+        _replay(model, target, Path(case["golden"]))
     return _describe(model, checkpoint.read(folder), target)
 
 
@@ -82,10 +95,10 @@ def _save_target(spec: dict[str, Any], folder: Path) -> None:
     sizes = {key: spec[key] for key in (*LAYER_KEYS, "num_hidden_layers", "tie_word_embeddings")}
     rope = {"rope_type": "default", "rope_theta": spec["rope_theta"]}
     config = LlamaConfig(**sizes, rope_parameters=rope, rms_norm_eps=1e-5, bos_token_id=1, eos_token_id=2)
-    LlamaForCausalLM(config).save_pretrained(folder)
+    LlamaForCausalLM(config).to(getattr(torch, spec["dtype"])).save_pretrained(folder)
 
 
-def _draft_class(recipe: dict[str, Any], folder: Path, target: Path) -> Any:
+def _draft_class(recipe: dict[str, Any], folder: Path, target: Path) -> None:
     """Build the draft as the library's training script does, seed it, save it."""
     from speculators.models.eagle3 import Eagle3DraftModel
     from speculators.train.vocab_mapping import build_vocab_mappings_from_distribution
@@ -109,8 +122,7 @@ def _draft_class(recipe: dict[str, Any], folder: Path, target: Path) -> Any:
         **flags,
     )
     _seed(model, recipe["seed"], embedding=recipe["train_embedding"])
-    model.save_pretrained(folder)
-    return model
+    model.to(getattr(torch, recipe["target"]["dtype"])).save_pretrained(folder)
 
 
 def _layer_config(recipe: dict[str, Any], target: Path) -> Any:
@@ -132,20 +144,53 @@ def _seed(model: Any, seed: int, *, embedding: bool) -> None:
             continue
         noise = torch.randn(parameter.shape, generator=generator)
         with torch.no_grad():
-            parameter.copy_(1 + 0.1 * noise if "norm" in name else 0.05 * noise)
+            parameter.copy_(1 + 0.1 * noise if "norm" in name else 0.1 * noise)
 
 
-def _train_command(folder: Path, target: Path) -> Any:
+def _train_command(_recipe: dict[str, Any], folder: Path, target: Path) -> None:
     """`speculators train --dry-run` with its defaults: it saves the untrained draft and stops."""
     from speculators.cli import app
-    from speculators.models.eagle3 import Eagle3DraftModel
 
     arguments = ["--verifier-name-or-path", str(target), "--save-path", str(folder), "--dry-run"]
     # The tiny target has no tokenizer to take the mask token from; eagle3 does not use one.
     app(["train", *arguments, "--mask-token-id", "0"], standalone_mode=False)
+
+
+def _load(folder: Path) -> Any:
+    """The saved draft, by the library's own loader."""
+    from speculators.models.eagle3 import Eagle3DraftModel
+
     config = Eagle3DraftModel.config_class.from_pretrained(folder)
     config.transformer_layer_config._attn_implementation = ATTENTION
     return Eagle3DraftModel.from_pretrained(folder, config=config)
+
+
+def _replay(draft: Any, target: Path, file: Path) -> None:
+    """Write the golden tensors: inputs, what the draft makes of them, and what each hypothesis would.
+
+    Everything is computed in float32 from the weights as saved.
+    """
+    draft = copy.deepcopy(draft).float().eval()
+    vocab_size = draft.embed_tokens.num_embeddings
+    generator = torch.Generator().manual_seed(PROMPT_SEED)
+    states = transformers_target.observe(
+        target, torch.randint(0, vocab_size, (PROMPT_TOKENS,), generator=generator)
+    )
+    trained = speculators_hypotheses.setting(draft, states)
+    golden = {
+        "tokens": states.tokens,
+        "given": trained.inputs.states,
+        "ids": torch.tensor(trained.ids),
+        "states": states.states,
+        "normed_states": states.normed,
+        "bare_states": states.bare,
+        **speculators_replay.chain(draft, trained.inputs, CHAIN_STEPS, trained.how).tensors("golden/"),
+        **speculators_replay.library_forward(draft, trained.inputs, CHAIN_STEPS).tensors("library/"),
+    }
+    for name, outcome in speculators_hypotheses.outcomes(trained, CHAIN_STEPS):
+        golden |= outcome.tensors(f"hypothesis/{name}/")
+    file.parent.mkdir(exist_ok=True)
+    save_file({name: tensor.contiguous() for name, tensor in golden.items()}, file)
 
 
 def _describe(model: Any, saved: checkpoint.Checkpoint, target: Path) -> DraftFacts:

@@ -1,7 +1,8 @@
 """Stand-in for the compiled `sgl_kernel`, which exists for GPUs only.
 
-Importing sglang binds names from it; configuration, loading and capture call none of them. Every name
-exists here, and every call raises `OutOfReach` with that name.
+Importing sglang binds names from it; configuration, loading and capture call none of them, and running a
+draft on a CPU calls those in `reference`. Every other name exists too, and every call of one raises
+`OutOfReach` with that name.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ import sys
 import types
 from typing import Any, NoReturn
 
+import torch
+
+from contracts.probes.kernels import reference
 from contracts.probes.stream import OutOfReach
 
 NAME = "sgl_kernel"
@@ -33,15 +37,20 @@ class _Module(types.ModuleType):
         return kernel
 
 
-def install() -> bool:
-    """Put the stand-in in place if the real package cannot be imported; tells whether it did."""
+def install() -> tuple[str, ...]:
+    """Put the stand-ins in place for what cannot be imported; says what they are."""
     try:
-        importlib.import_module(NAME)
+        module: Any = importlib.import_module(NAME)
+        stand_ins: tuple[str, ...] = ()
     except (ImportError, OSError, RuntimeError):
         for loaded in [name for name in sys.modules if name.partition(".")[0] == NAME]:
             del sys.modules[loaded]
         module = _Module(NAME)
         module.__spec__ = importlib.machinery.ModuleSpec(NAME, loader=None)
         sys.modules[NAME] = module
-        return True
-    return False
+        stand_ins = (f"{NAME} (importable, every call raises)",)
+    missing = [name for name in reference.KERNELS if not hasattr(torch.ops.sgl_kernel, name)]
+    for name in missing:
+        setattr(module, name, reference.KERNELS[name])
+        setattr(torch.ops.sgl_kernel, name, reference.KERNELS[name])
+    return (*stand_ins, f"{NAME} on CPU, in plain torch: {', '.join(missing)}") if missing else stand_ins

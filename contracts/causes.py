@@ -1,0 +1,381 @@
+"""The causes that a contract can name, each with its explanation and its fix."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Cause(StrEnum):
+    """Why a contract does not hold. The code is stable: known.toml and reports refer to it."""
+
+    explanation: str
+    fix: str
+
+    def __new__(cls, code: str, explanation: str, fix: str) -> Cause:
+        """A cause code with one sentence of explanation and one of remedy."""
+        member = str.__new__(cls, code)
+        member._value_ = code
+        member.explanation = explanation
+        member.fix = fix
+        return member
+
+    CONFIG_NOT_RESOLVED = (
+        "config-not-resolved",
+        "The serving library cannot make a draft model out of this config.json.",
+        "Export the draft for the release that serves it: contracts.export.export_draft.",
+    )
+    RECIPE_REFUSED = (
+        "recipe-refused",
+        "The training library raised while it built or saved the draft.",
+        "Read the message: it is the library's own. If the release renamed or dropped an option, the recipe "
+        "or the probe has to follow.",
+    )
+    DRAFT_REFUSED = (
+        "draft-refused",
+        "The serving library raised while it resolved, loaded or ran the draft.",
+        "Read the message: it is the library's own. Compare the config keys with those of a release "
+        "that accepts the draft.",
+    )
+    STATE_NOT_READ = (
+        "state-not-read",
+        "The class that the config resolves to never reads the target's hidden state: no EAGLE-3 draft.",
+        'Set "architectures" in config.json to the EAGLE-3 draft class of this release.',
+    )
+    TENSOR_DROPPED = (
+        "tensor-dropped",
+        "The loader dropped trained tensors without a word; their layers run on whatever memory held.",
+        "Rename the tensors to the names that this release reads (export does).",
+    )
+    PARAMETER_UNWRITTEN = (
+        "parameter-unwritten",
+        "The forward pass reads parameters that nothing wrote.",
+        "Provide these tensors under the names that this release reads, or a config that asks for none.",
+    )
+    TENSOR_NOT_OFFERED = (
+        "tensor-not-offered",
+        "The checkpoint that is served lacks a trained tensor, or has it under a name of no meaning.",
+        "Export the draft again; if that does not help, report it as a defect of contracts.export.",
+    )
+    SHAPE_MISMATCH = (
+        "shape-mismatch",
+        "A tensor does not fill exactly the part of the parameter that is meant for it.",
+        "Make config.json state the dimensions that the tensors were trained with.",
+    )
+    HEAD_ROWS = (
+        "head-rows-differ",
+        "The output head has another number of rows than the draft vocabulary.",
+        "Set draft_vocab_size to the rows of lm_head.weight.",
+    )
+    FC_WIDTH = (
+        "fc-width-differs",
+        "The fusion projection is not as wide as the aux hidden states together.",
+        "Make the number of layer ids (and num_aux_hidden_states) that of training.",
+    )
+    WRONG_LAYERS = (
+        "wrong-layers",
+        "The target delivers other layers than the draft was trained on.",
+        "Convert the layer ids to the serving convention (export does): in sglang's id i names the output of "
+        "layer i, in speculators >= 0.5 the input.",
+    )
+    LAYER_ORDER = (
+        "layer-order",
+        "The right layers arrive in another order than trained on, so fc mixes up its inputs.",
+        "Train with ascending layer ids: the serving side captures them ascending whatever the list says.",
+    )
+    STATE_NORMED = (
+        "state-normed",
+        "What the target delivers has passed its final norm; an aux state never has.",
+        "Switch the target's capture on (eagle_config.use_aux_hidden_state: true).",
+    )
+    LAYER_OUT_OF_RANGE = (
+        "layer-out-of-range",
+        "A layer id names a layer that the target does not have.",
+        "Use ids of the target that is served.",
+    )
+    MAP_DIFFERS = (
+        "vocab-map-differs",
+        "Draft token ids become other target token ids than trained; every affected draft token is rejected.",
+        "Store d2t as offsets (target id minus draft id), which is what both libraries read.",
+    )
+    MAP_OUT_OF_RANGE = (
+        "vocab-map-out-of-range",
+        "A draft token id maps to a target token id that does not exist.",
+        "Store d2t as offsets (target id minus draft id), not as absolute target ids.",
+    )
+    MAP_MISSING = (
+        "vocab-map-missing",
+        "The draft's vocabulary is smaller than the target's and there is no map between them.",
+        "Save d2t with the checkpoint.",
+    )
+    MAP_NOT_INJECTIVE = (
+        "vocab-map-repeats",
+        "Two draft token ids map to the same target token id.",
+        "Rebuild d2t from the training vocabulary map.",
+    )
+    WIDTH_DIFFERS = (
+        "delivered-width-differs",
+        "The target delivers another width than fc was trained for: too few or too many hidden states.",
+        "Switch the target's capture on for the trained layers (eagle_config.use_aux_hidden_state and "
+        "the ids), and use a target class that implements it.",
+    )
+    FC_SKIPPED = (
+        "fc-skipped",
+        "The fusion projection is skipped: what arrives is as wide as the embedding, so it counts as fused.",
+        "Switch the target's capture on (eagle_config.use_aux_hidden_state: true).",
+    )
+    RECURRENT_WIDTH = (
+        "recurrent-width",
+        "What the draft feeds back is not as wide as its embedding, so the next step would fuse it again.",
+        "Use a draft whose hidden size is that of its embedding.",
+    )
+    EMBEDDING_REPLACED = (
+        "embedding-replaced",
+        "The serving side replaces the draft's own trained embedding by the target's.",
+        "Train with the embedding frozen (embed_requires_grad: false).",
+    )
+    HEAD_REPLACED = (
+        "head-replaced",
+        "The serving side scores with the target's output head, not with the draft's own.",
+        "State draft_vocab_size in config.json, so that the draft keeps its own head.",
+    )
+    NORM_DIFFERS = (
+        "norm-differs",
+        "A norm is applied on one side and not on the other.",
+        "Set the flag where this release reads it (export does), or retrain without the norm.",
+    )
+    NORM_EPSILON = (
+        "norm-epsilon-differs",
+        "The norms add another epsilon under the root.",
+        "Set rms_norm_eps in config.json to that of training.",
+    )
+    NORM_NOT_SERVED = (
+        "norm-not-served",
+        "The draft was trained with a norm that this release does not have.",
+        "Retrain without it (speculators train --no-norm-before-residual), or serve with a library that "
+        "honours it.",
+    )
+    ROPE_FREQUENCIES = (
+        "rope-frequencies-differ",
+        "The rotary embedding turns at other frequencies: another base, scaling or head dimension.",
+        "Write both spellings, rope_parameters and rope_theta with rope_scaling (export does).",
+    )
+    ROPE_PAIRS = (
+        "rope-pairs-differ",
+        "The rotary embedding turns other dimensions together: neighbours instead of halves, or the reverse.",
+        "Remove rope_is_neox_style from config.json.",
+    )
+    ROPE_AMPLITUDE = (
+        "rope-amplitude-differs",
+        "The rotary embedding is scaled by another factor.",
+        "Give the scaling's attention_factor explicitly.",
+    )
+    SCALE_DIFFERS = (
+        "scale-differs",
+        "Attention scores are multiplied by another factor.",
+        "State head_dim in config.json, and no key that changes the scale.",
+    )
+    HEADS_DIFFER = (
+        "heads-differ",
+        "The attention has another number or width of heads.",
+        "State num_attention_heads, num_key_value_heads and head_dim in config.json.",
+    )
+    BIAS_DROPPED = (
+        "attention-bias-dropped",
+        "The attention projections were trained with biases and are served without.",
+        "Train with attention_bias: false.",
+    )
+    QK_NORM_MISSING = (
+        "qk-norm-missing",
+        "Queries and keys were normed in training and are not when serving.",
+        "Train the draft with llama layers (--draft-arch llama).",
+    )
+    WINDOW_DIFFERS = (
+        "window-differs",
+        "A layer attends to another number of past positions than trained.",
+        "Launch the server with --speculative-draft-window-size (export names the value).",
+    )
+    NOT_EXPRESSIBLE = (
+        "not-expressible",
+        "The trained draft has a part that no checkpoint of this serving release can carry.",
+        "Retrain without it, or serve with a release that reads it.",
+    )
+    NUMBERS_DIFFER = (
+        "numbers-differ",
+        "The numbers differ, and no single explanation that was tested makes the error vanish.",
+        "Mend what the other contracts name first. If they all hold, report this verdict with its record.",
+    )
+    TAPS_EARLY = (
+        "taps-one-layer-early",
+        "Every tap is one layer earlier than trained on.",
+        "Convert the layer ids to the serving convention (export does): add one to each.",
+    )
+    TAPS_LATE = (
+        "taps-one-layer-late",
+        "Every tap is one layer later than trained on.",
+        "Convert the layer ids to the serving convention (export does): subtract one from each.",
+    )
+    CHUNKS_PERMUTED = (
+        "fc-chunks-permuted",
+        "fc reads the target's hidden states in another order than trained.",
+        "Train with ascending layer ids, or permute the column blocks of fc.weight.",
+    )
+    STATE_WITHOUT_RESIDUAL = (
+        "state-without-residual",
+        "What is captured lacks the residual: it is the last MLP's output alone.",
+        "A defect of the target class; serve with a release whose capture adds the residual.",
+    )
+    TOKENS_NOT_SHIFTED = (
+        "tokens-not-shifted",
+        "Each hidden state is paired with the token at its own position instead of the one after it.",
+        "A defect of the worker; report it upstream.",
+    )
+    INPUT_NORM_MISSING = (
+        "input-norm-missing",
+        "The norm over the concatenated states before fc (norm_before_fc) is not applied.",
+        "Set norm_before_fc where this release reads it (export does), or retrain without it.",
+    )
+    INPUT_NORM_ADDED = (
+        "input-norm-added",
+        "The states are normed together before fc, and were not in training.",
+        "Set norm_before_fc to false in config.json.",
+    )
+    FC_NORM_MISSING = (
+        "fc-norm-missing",
+        "The norms on each state before fc (fc_norm) are not applied.",
+        "Set fc_norm where this release reads it (export does), or retrain without it.",
+    )
+    FC_NORM_ADDED = (
+        "fc-norm-added",
+        "Each state is normed before fc, and was not in training.",
+        "Set fc_norm and use_aux_norm to false in config.json.",
+    )
+    RESIDUAL_BEFORE_NORM = (
+        "residual-before-norm",
+        "The first layer's residual is taken before hidden_norm; training took it after.",
+        "Retrain without it (speculators train --no-norm-before-residual), or serve with a library that "
+        "honours norm_before_residual.",
+    )
+    RESIDUAL_AFTER_NORM = (
+        "residual-after-norm",
+        "The first layer's residual is taken after hidden_norm; training took it before.",
+        "Set norm_before_residual to false where this release reads it, or serve with one that does.",
+    )
+    NORMS_SWAPPED = (
+        "norms-swapped",
+        "input_layernorm and hidden_norm of the first layer have changed places.",
+        "input_layernorm norms the embedding, hidden_norm the target's state: rename the two tensors.",
+    )
+    HALVES_SWAPPED = (
+        "halves-swapped",
+        "The first attention reads the target's state and the embedding in the other order.",
+        "The embedding comes first: exchange the column halves of q, k and v of the first layer.",
+    )
+    K_AND_V_SWAPPED = (
+        "k-and-v-swapped",
+        "Keys and values have changed places.",
+        "Exchange k_proj and v_proj in the checkpoint.",
+    )
+    GATE_AND_UP_SWAPPED = (
+        "gate-and-up-swapped",
+        "The two projections into the MLP have changed places.",
+        "Exchange gate_proj and up_proj in the checkpoint.",
+    )
+    LATER_LAYERS_SKIPPED = (
+        "later-layers-skipped",
+        "Only the first decoder layer runs.",
+        "Set num_hidden_layers to that of training, or serve with a release that runs several layers.",
+    )
+    ROPE_BASE_DEFAULT = (
+        "rope-base-default",
+        "The rotary embedding turns at base 10000, a library's default, and not at the trained base.",
+        "Write both spellings, rope_parameters and rope_theta (export does).",
+    )
+    ROPE_UNSCALED = (
+        "rope-unscaled",
+        "The rotary embedding ignores the trained scaling.",
+        "Write both spellings, rope_parameters and rope_scaling (export does).",
+    )
+    RECURRENT_NORMED = (
+        "recurrent-normed",
+        "The state that is fed back has passed the final norm; in training it had not.",
+        "Set norm_output to false in config.json.",
+    )
+    RECURRENT_NOT_NORMED = (
+        "recurrent-not-normed",
+        "The state that is fed back has not passed the final norm; in training it had (norm_output).",
+        "Set norm_output where this release reads it (export does), or serve with sglang >= 0.5.12.",
+    )
+    FINAL_NORM_MISSING = (
+        "final-norm-missing",
+        "The output head reads the state before the final norm.",
+        "Save the tensor norm.weight under the name that this release reads.",
+    )
+    FEEDBACK_LATE = (
+        "feedback-one-step-late",
+        "Each chained step is fed the state of the step before the last.",
+        "A defect of the worker; report it upstream.",
+    )
+    POSITIONS_LATE = (
+        "positions-one-late",
+        "The first chained step is one position too far from the prompt.",
+        "Serve with sglang >= 0.5.12; 0.5.6.post2 to 0.5.9 count one too many.",
+    )
+    POSITIONS_STANDING = (
+        "positions-standing",
+        "Every chained step runs at the same position.",
+        "A defect of the worker; report it upstream.",
+    )
+    POSITIONS_DIFFER = (
+        "positions-differ",
+        "Positions do not advance as in training.",
+        "A defect of the worker; report it upstream.",
+    )
+    WINDOW_IGNORED = (
+        "window-ignored",
+        "The attention window of training is not applied.",
+        "Launch the server with --speculative-draft-window-size (export names the value).",
+    )
+    WINDOW_STANDING = (
+        "window-standing",
+        "In chained steps the attention window stays where the prompt ended instead of moving along.",
+        "Train with full attention (speculators train --full-attention-indices), or take it as it is: a "
+        "chain of s steps sees up to s positions more in training, of a window of thousands.",
+    )
+    MAP_ABSOLUTE = (
+        "d2t-read-as-absolute",
+        "d2t holds offsets and is read as target token ids.",
+        "Store d2t as offsets (target id minus draft id), which is what both libraries read.",
+    )
+    MAP_IGNORED = (
+        "d2t-ignored",
+        "Draft token ids are used as target token ids, as if there were no d2t.",
+        "Save d2t with the checkpoint.",
+    )
+    TOKENS_DIFFER = (
+        "draft-tokens-differ",
+        "From the same scores the two sides choose other tokens.",
+        "Compare the vocabulary maps: the contracts of vocab_map say where they differ.",
+    )
+    TRAINING_DISAGREES = (
+        "training-disagrees",
+        "The training library's own forward pass and its modules run step by step give other numbers.",
+        "A defect of the training release or of its attention on this machine; report it upstream.",
+    )
+    SURFACE_CHANGED = (
+        "surface-changed",
+        "The interface that this release shows differs from the recorded one.",
+        "Read what each difference means; if it is meant, record it: pytest -m contracts --snapshot-update.",
+    )
+
+
+_BY_CODE = {str(cause): cause for cause in Cause}
+
+
+def by_code(code: str) -> Cause:
+    """The cause with a code.
+
+    Raises:
+        KeyError: there is none.
+
+    """
+    return _BY_CODE[code]

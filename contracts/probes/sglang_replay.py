@@ -1,0 +1,181 @@
+"""The serving side at depth "forward": the real scheduler and worker run one prompt and its draft chain.
+
+What runs is the library's own: loader, target, draft worker, attention backend, cache, positions, feedback.
+The draft is given the golden hidden states and next token instead of the target's, so that both sides
+compute on the same inputs; what the target delivered is reported beside it.
+"""
+
+from __future__ import annotations
+
+import array
+import inspect
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from contracts.facts import DraftFacts
+from contracts.probes import sglang_meta as meta
+from contracts.probes.stream import Refusals
+
+MORE_ARGUMENTS = (
+    *("--attention-backend", "torch_native"),
+    *("--prefill-attention-backend", "intel_amx", "--decode-attention-backend", "intel_amx"),
+    *("--cuda-graph-backend-decode", "disabled", "--cuda-graph-backend-prefill", "disabled"),
+    *("--max-total-tokens", "512", "--max-running-requests", "1", "--page-size", "1"),
+    *("--disable-overlap-schedule", "--disable-radix-cache", "--chunked-prefill-size", "-1"),
+    *("--sampling-backend", "pytorch", "--grammar-backend", "none"),
+)
+"""How the CPU engine is told to run EAGLE-3 on any processor, small, and one step at a time. Without AMX the
+first attention backend would be taken for all three."""
+BATCHES = 4
+"""Prefill and decode take one each; more would mean that the chain never ran."""
+
+
+class _ChainEnded(Exception):
+    """The draft chain is complete; verification is another matter."""
+
+
+def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
+    """Replay the golden inputs in `case["golden"]` and write what came out to `case["replay"]`."""
+    golden = load_file(case["golden"])
+    chain = len(golden["golden/logits"])
+    with refusals.stage("replay"):
+        arguments = [*case["server_args"], "--dtype", case["dtype"], *MORE_ARGUMENTS]
+        line = meta.command_line(case["target"], case["folder"], arguments, steps=chain)
+        scheduler = _scheduler(line)
+        replay = _Replay(scheduler, golden)
+        replay.run()
+        file = Path(case["replay"])
+        file.parent.mkdir(exist_ok=True)
+        save_file(replay.tensors(), file)
+    return DraftFacts()
+
+
+def _scheduler(command_line: list[str]) -> Any:
+    """The library's scheduler in this process, with target and draft loaded."""
+    from sglang.srt import runtime_context
+    from sglang.srt.managers.scheduler import Scheduler
+    from sglang.srt.server_args import PortArgs, prepare_server_args
+
+    arguments = prepare_server_args(command_line)
+    ports = PortArgs.init_new(arguments)
+    ranks = runtime_context.SpawnRanks(world_rank=0, dp_rank=None, gpu_id=0)
+    runtime_context.publish(arguments, role="scheduler", ranks=ranks)
+    return Scheduler(arguments, ports)
+
+
+class _Replay:
+    """One prompt through a scheduler, and what its draft worker computed on the way."""
+
+    def __init__(self, scheduler: Any, golden: dict[str, torch.Tensor]) -> None:
+        self.scheduler = scheduler
+        self.golden = golden
+        self.taps: torch.Tensor | None = None
+        self.fused: list[torch.Tensor] = []
+        self.recurrent: list[torch.Tensor] = []
+        self.logits: list[torch.Tensor] = []
+        self.positions: list[torch.Tensor] = []
+        self.draft_tokens: torch.Tensor | None = None
+        self.worker = scheduler.draft_worker.draft_worker
+        self._watch(self.worker.draft_runner.model)
+        self._give_golden_inputs()
+        self._stop_after_chain()
+
+    def _watch(self, draft: Any) -> None:
+        def entering(_module: Any, inputs: Any) -> None:
+            self.positions.append(inputs[1].clone())
+
+        def leaving(_module: Any, _inputs: Any, output: Any) -> None:
+            self.recurrent.append(output[1][0].clone())
+
+        draft.model.register_forward_pre_hook(entering)
+        draft.model.register_forward_hook(leaving)
+        draft.model.fc.register_forward_hook(
+            lambda _module, _inputs, output: self.fused.append(output.clone())
+        )
+        draft.logits_processor.register_forward_hook(
+            lambda _module, _inputs, output: self.logits.append(output.next_token_logits.clone())
+        )
+
+    def _give_golden_inputs(self) -> None:
+        """Let the draft worker take the golden states and next token for those of the target."""
+        extend = self.worker._draft_extend_for_prefill
+
+        def given(batch: Any, states: torch.Tensor, next_token: torch.Tensor, *rest: Any, **more: Any) -> Any:
+            self.taps = states.clone()
+            golden_states = self.golden["given"].to(states.dtype)
+            golden_next = self.golden["tokens"][-1:].to(next_token.dtype)
+            return extend(batch, golden_states, golden_next, *rest, **more)
+
+        self.worker._draft_extend_for_prefill = given
+
+    def _stop_after_chain(self) -> None:
+        draft_forward = self.worker.draft_forward
+
+        def ended(batch: Any) -> Any:
+            self.draft_tokens = draft_forward(batch)[2]
+            raise _ChainEnded
+
+        self.worker.draft_forward = ended
+
+    def run(self) -> None:
+        """Feed the prompt and let the scheduler work until the draft chain is complete."""
+        scheduler = self.scheduler
+        scheduler.handle_generate_request(_request(self.golden["tokens"][:-1]))
+        try:
+            for _ in range(BATCHES):
+                plan = scheduler.get_next_batch_to_run(
+                    running_batch=scheduler.running_batch, last_batch=scheduler.last_batch
+                )
+                scheduler.running_batch = plan.running_batch
+                result = scheduler.run_batch(plan.batch_to_run)
+                scheduler.process_batch_result(plan.batch_to_run, result)
+                scheduler.last_batch = plan.batch_to_run
+        except _ChainEnded:
+            return
+        raise RuntimeError(f"the scheduler ran {BATCHES} batches and never drafted")
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """What was computed, by name; floats as float32."""
+        assert self.taps is not None
+        assert self.draft_tokens is not None
+        found = {
+            "taps": self.taps,
+            "recurrent": torch.cat(self.recurrent),
+            "logits": torch.cat(self.logits),
+            "positions": torch.cat(self.positions),
+            "draft_tokens": self.draft_tokens.flatten(),
+        }
+        if self.fused:
+            found["fused"] = torch.cat(self.fused)
+        return {
+            name: (item.float() if item.is_floating_point() else item.long()).contiguous()
+            for name, item in found.items()
+        }
+
+
+def _request(prompt: torch.Tensor) -> Any:
+    """A greedy request for a few tokens after `prompt`."""
+    from sglang.srt.managers.io_struct import TokenizedGenerateReqInput
+    from sglang.srt.sampling.sampling_params import SamplingParams
+
+    sampling = SamplingParams(max_new_tokens=8, temperature=0.0, ignore_eos=True)
+    sampling.normalize(None)
+    wanted = {
+        "rid": "replay",
+        "input_text": None,
+        "input_ids": array.array("q", prompt.tolist()),
+        "input_embeds": None,
+        "mm_inputs": None,
+        "token_type_ids": None,
+        "sampling_params": sampling,
+        "return_logprob": False,
+        "logprob_start_len": -1,
+        "top_logprobs_num": 0,
+        "token_ids_logprob": None,
+        "stream": False,
+    }
+    known = inspect.signature(TokenizedGenerateReqInput).parameters
+    return TokenizedGenerateReqInput(**{key: value for key, value in wanted.items() if key in known})

@@ -1,0 +1,71 @@
+"""Forward: from the same inputs both sides compute the same numbers.
+
+The inputs are a prompt, the target's hidden states by transformers, and the token that the target chose next.
+Training computes with its own modules, serving with its real scheduler and worker. If numbers differ, the
+cause is the hypothesis that makes the error vanish; contracts.replay states the tolerances.
+"""
+
+import numpy as np
+import pytest
+
+from contracts.causes import Cause
+from contracts.handoff import Workbench, describe
+from contracts.recipes import Recipe
+from contracts.replay import Replay
+from contracts.verdict import Broken
+
+pytestmark = pytest.mark.contracts
+
+
+def test_draft_runs(workbench: Workbench, recipe: Recipe) -> None:
+    """The serving library runs a prompt and a draft chain without raising."""
+    refusals = workbench.replay_refusals(recipe.name)
+    if refusals:
+        raise Broken(Cause.DRAFT_REFUSED, expected="no exception from the library", seen=describe(refusals))
+
+
+def test_training_agrees_with_itself(replay: Replay) -> None:
+    """The training library's forward pass computes what its modules do one token at a time."""
+    for field in ("fused", "recurrent", "logits"):
+        replay.compare(field, side="library")
+
+
+def test_fused_state_is_equal(replay: Replay) -> None:
+    """The target's hidden states are fused into the state of training."""
+    replay.compare("fused")
+
+
+def test_prefill_state_is_equal(replay: Replay) -> None:
+    """Each position of the prompt leaves the recurrent state of training."""
+    replay.compare("recurrent", slice(0, replay.prompt))
+
+
+def test_prefill_logits_are_equal(replay: Replay) -> None:
+    """The last position of the prompt is scored as in training."""
+    replay.compare("logits", slice(0, 1))
+
+
+def test_chained_state_is_equal(replay: Replay) -> None:
+    """Each chained step leaves the recurrent state of training."""
+    replay.compare("recurrent", slice(replay.prompt, replay.prompt + replay.comparable() - 1))
+
+
+def test_chained_logits_are_equal(replay: Replay) -> None:
+    """Each chained step is scored as in training."""
+    replay.compare("logits", slice(1, replay.comparable()))
+
+
+def test_draft_tokens_are_equal(replay: Replay) -> None:
+    """The greedy draft tokens are those of training, ties excepted."""
+    parting = replay.parting()
+    if parting is None or replay.ties(parting):
+        return
+    trained, served = (it["draft_tokens"].tolist() for it in (replay.golden, replay.served))
+    raise Broken(replay.why_other_tokens(), expected=trained, seen=served)
+
+
+def test_positions_advance_by_one(replay: Replay) -> None:
+    """Positions advance as in training, wherever they begin."""
+    trained, served = (np.diff(it["positions"]) for it in (replay.golden, replay.served))
+    if not np.array_equal(trained, served):
+        raise Broken(Cause.POSITIONS_DIFFER, expected=trained.tolist(), seen=served.tolist())
