@@ -346,6 +346,11 @@ class Cause(StrEnum):
         "d2t holds offsets and is read as target token ids.",
         "Store d2t as offsets (target id minus draft id), which is what both libraries read.",
     )
+    MAP_HOLDS_IDS = (
+        "d2t-holds-ids",
+        "d2t in the checkpoint holds target token ids and is read as offsets.",
+        "Store d2t as offsets (target id minus draft id), which is what both libraries read.",
+    )
     MAP_IGNORED = (
         "d2t-ignored",
         "Draft token ids are used as target token ids, as if there were no d2t.",

@@ -277,29 +277,36 @@ class Workbench:
     @cached_property
     def _served(self) -> SideRun:
         side = self.side("serving")
-        cases: list[dict[str, Any]] = []
-        for name, planned in self._plans.items():
-            target = str(self.target_folder(self._recipes[name].target))
-            kinds: tuple[Kind, ...] = ("raw", "exported")
-            for kind in kinds:
-                arguments = list(planned.server_args) if kind == "exported" else []
-                folder = str(self.draft_folder(name, kind))
-                cases.append(
-                    {"case": f"{kind}/{name}", "folder": folder, "target": target, "server_args": arguments}
-                )
-            # The last case is the exported one once more, with numbers.
-            cases.append(
-                {
-                    **cases[-1],
-                    "case": f"forward/{name}",
-                    "dtype": self._recipes[name].served_dtype,
-                    "golden": str(self._golden(name)),
-                    "replay": f"{{folder}}/replays/{name}.safetensors",
-                }
+        cases = [
+            case
+            for name in self._plans
+            for case in (
+                self._load_case(name, "raw"),
+                self._load_case(name, "exported"),
+                self.forward_case(name),
             )
+        ]
         inputs = [self._trained.folder / part for part in ("drafts", "targets", "golden")]
         inputs.append(self._exports)
         return side.run(cases, self._cache, inputs=inputs, progress=self._report("serving"), **self._options)
+
+    def _load_case(self, recipe: str, kind: Kind) -> dict[str, Any]:
+        return {
+            "case": f"{kind}/{recipe}",
+            "folder": str(self.draft_folder(recipe, kind)),
+            "target": str(self.target_folder(self._recipes[recipe].target)),
+            "server_args": list(self._plans[recipe].server_args) if kind == "exported" else [],
+        }
+
+    def forward_case(self, recipe: str) -> dict[str, Any]:
+        """What the serving probe is asked so that it runs the recipe's exported draft."""
+        return {
+            **self._load_case(recipe, "exported"),
+            "case": f"forward/{recipe}",
+            "dtype": self._recipes[recipe].served_dtype,
+            "golden": str(self._golden(recipe)),
+            "replay": f"{{folder}}/replays/{recipe}.safetensors",
+        }
 
     def _report(self, name: SideName) -> Progress | None:
         side = self.side(name)

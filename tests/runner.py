@@ -11,7 +11,10 @@ from typing import Any
 import contracts
 from contracts.facts import DraftFacts, Refusal
 from contracts.handoff import Handoff, NotRun
+from contracts.replay import Replay
 from contracts.verdict import Broken
+from tests.facts import HANDOFF
+from tests.replays import REPLAY
 
 FACETS = ("weight_names", "tensor_shapes", "aux_layers", "vocab_map", "hidden_dims")
 
@@ -28,12 +31,24 @@ def all_contracts() -> dict[str, Callable[..., None]]:
 
 
 def broken(
-    handoff: Handoff, raw: Handoff | None = None, snapshot: Any = None, workbench: Any = None
+    handoff: Handoff = HANDOFF,
+    raw: Handoff | None = None,
+    snapshot: Any = None,
+    workbench: Any = None,
+    replay: Replay = REPLAY,
 ) -> dict[str, Broken]:
-    """The contracts that do not hold for a handoff, each with its first verdict."""
+    """The contracts that do not hold for a handoff and a replay, each with its first verdict."""
     failures = {}
+    given = {
+        "handoff": handoff,
+        "raw_handoff": raw or handoff,
+        "workbench": workbench or Refusing(),
+        "replay": replay,
+        "recipe": handoff.recipe,
+        "surface_snapshot": snapshot or _AsRecorded(),
+    }
     for contract, function in all_contracts().items():
-        for arguments in _arguments(function, handoff, raw or handoff, snapshot, workbench):
+        for arguments in _arguments(function, given):
             try:
                 function(**arguments)
             except Broken as verdict:
@@ -44,36 +59,31 @@ def broken(
     return failures
 
 
-def _arguments(
-    function: Callable[..., None], handoff: Handoff, raw: Handoff, snapshot: Any, workbench: Any
-) -> Iterator[dict[str, Any]]:
+def _arguments(function: Callable[..., None], given: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """What a contract is called with: once, or once per side if it asks for a facet of one."""
     names = inspect.signature(function).parameters
-    if set(names) & {*FACETS, "draft_facts"}:
-        for side in ("training", "serving"):
-            facts: DraftFacts = getattr(handoff, side)
-            offered = {facet: getattr(facts, facet) for facet in FACETS} | {
-                "draft_facts": facts,
-                "side": side,
-                "surface_snapshot": snapshot or _AsRecorded(),
-                "workbench": TrainingSide(),
-                "recipe": handoff.recipe,
-            }
-            if all(offered[name] is not None for name in set(names) & set(FACETS)):
-                yield {name: offered[name] for name in names}
-    elif "workbench" in names:
-        yield {"workbench": workbench or TrainingSide(), "recipe": handoff.recipe}
-    else:
-        yield {name: {"handoff": handoff, "raw_handoff": raw}[name] for name in names}
+    if not set(names) & {*FACETS, "draft_facts"}:
+        yield {name: given[name] for name in names}
+        return
+    for side in ("training", "serving"):
+        facts: DraftFacts = getattr(given["handoff"], side)
+        offered = {facet: getattr(facts, facet) for facet in FACETS} | {"draft_facts": facts, "side": side}
+        offered |= given
+        if all(offered[name] is not None for name in set(names) & set(FACETS)):
+            yield {name: offered[name] for name in names}
 
 
-class TrainingSide:
-    """A workbench whose training side raised what it is given."""
+class Refusing:
+    """A workbench whose libraries raised what it is given."""
 
-    def __init__(self, *refusals: Refusal) -> None:
-        self._refusals = refusals
+    def __init__(self, *, training: tuple[Refusal, ...] = (), replay: tuple[Refusal, ...] = ()) -> None:
+        self._training, self._replay = training, replay
 
     def training_refusals(self, recipe: str) -> tuple[Refusal, ...]:
-        return self._refusals
+        return self._training
+
+    def replay_refusals(self, recipe: str) -> tuple[Refusal, ...]:
+        return self._replay
 
 
 class _AsRecorded:

@@ -7,33 +7,38 @@ the other encoding. Mending one uncovered the next; here one run finds all three
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-import torch
-from safetensors.torch import load_file, save_file
 
 from contracts.handoff import Handoff
 from contracts.verdict import Cause
 from tests.facts import HANDOFF
+from tests.mutations import (
+    Config,
+    Mutation,
+    Tensors,
+    absolute_d2t,
+    capture_off,
+    drop,
+    edit,
+    ids,
+    mutate,
+    other_rope,
+)
 from tests.runner import broken
 
 if TYPE_CHECKING:
     from contracts.handoff import Workbench
     from contracts.sides import Side
 
-Tensors = dict[str, torch.Tensor]
-Config = dict[str, Any]
-
 
 @dataclass(frozen=True)
 class Fault:
     name: str
-    apply: Callable[[Tensors, Config], None]
+    apply: Mutation
     causes: Mapping[str, Cause]
     """Every contract that must break, and why."""
     recipe: str = "plain"
@@ -44,51 +49,13 @@ def decoder_under_dropped_prefix(tensors: Tensors, config: Config) -> None:
         tensors[name.replace("midlayer.", "decoder.")] = tensors.pop(name)
 
 
-def capture_off(tensors: Tensors, config: Config) -> None:
-    config["eagle_config"]["use_aux_hidden_state"] = False
-
-
-def absolute_d2t(tensors: Tensors, config: Config) -> None:
-    tensors["d2t"] = tensors["d2t"] + torch.arange(len(tensors["d2t"]))
-
-
 def all_three(tensors: Tensors, config: Config) -> None:
     for fault in (decoder_under_dropped_prefix, capture_off, absolute_d2t):
         fault(tensors, config)
 
 
-def edit(**changes: Any) -> Callable[[Tensors, Config], None]:
-    """A fault in config.json alone."""
-
-    def apply(tensors: Tensors, config: Config) -> None:
-        config.update(changes)
-
-    return apply
-
-
-def ids(*layer_ids: int) -> Callable[[Tensors, Config], None]:
-    def apply(tensors: Tensors, config: Config) -> None:
-        config["eagle_config"]["eagle_aux_hidden_state_layer_ids"] = list(layer_ids)
-
-    return apply
-
-
-def drop(*names: str) -> Callable[[Tensors, Config], None]:
-    """A fault in the tensors alone."""
-
-    def apply(tensors: Tensors, config: Config) -> None:
-        for name in names:
-            del tensors[name]
-
-    return apply
-
-
 def narrow_fc(tensors: Tensors, config: Config) -> None:
     tensors["fc.weight"] = tensors["fc.weight"][:, :128].clone()
-
-
-def other_rope(tensors: Tensors, config: Config) -> None:
-    config["rope_theta"] = config["rope_parameters"]["rope_theta"] = 10_000.0
 
 
 def linear_rope(tensors: Tensors, config: Config) -> None:
@@ -178,15 +145,6 @@ def served(
         good = real_workbench.handoff(fault.recipe)
         handoffs[fault.name] = replace(good, serving=result.facts, serving_refusals=result.refusals)
     return handoffs
-
-
-def mutate(source: Path, folder: Path, fault: Callable[[Tensors, Config], None]) -> None:
-    folder.mkdir(parents=True)
-    tensors = load_file(source / "model.safetensors")
-    config = json.loads((source / "config.json").read_text())
-    fault(tensors, config)
-    save_file(tensors, folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps(config))
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)

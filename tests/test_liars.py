@@ -10,10 +10,12 @@ import pytest
 from contracts import export
 from contracts.facts import DraftFacts, Refusal
 from contracts.handoff import Handoff
+from contracts.replay import Replay
 from contracts.snapshots import SurfaceSnapshot
-from contracts.verdict import Cause
+from contracts.verdict import Broken, Cause
 from tests.facts import HANDOFF, RENAMES, SERVED, SHAPES, TRAINED, with_facet
-from tests.runner import TrainingSide, all_contracts, broken
+from tests.replays import PROMPT, REPLAY, library, served, taps
+from tests.runner import Refusing, all_contracts, broken
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,10 @@ class Liar:
     raw: Handoff = HANDOFF
     snapshot: Any = None
     workbench: Any = None
+    replay: Replay = REPLAY
+
+    def broken(self) -> dict[str, Broken]:
+        return broken(self.handoff, self.raw, self.snapshot, self.workbench, self.replay)
 
 
 def serving(facet: str, **changes: Any) -> Handoff:
@@ -79,6 +85,7 @@ class OtherRecord(SurfaceSnapshot):
 WITHOUT_NORM = tuple(name for name in RENAMES.values() if name != "norm.weight")
 BUILD = Refusal(stage="build", error="TypeError", message="unexpected keyword argument 'fc_norm'")
 RESOLVE = Refusal(stage="resolve", error="ValueError", message="Unrecognized model")
+CHAIN = Refusal(stage="replay", error="RuntimeError", message="shapes do not fit")
 FORWARD = Refusal(stage="forward", error="RuntimeError", message="shapes do not fit")
 
 LIARS = (
@@ -103,7 +110,7 @@ LIARS = (
         Cause.LAYER_OUT_OF_RANGE,
         both("aux_layers", states=(1, 4, 9)),
     ),
-    Liar("config.draft_can_be_trained", Cause.RECIPE_REFUSED, workbench=TrainingSide(BUILD)),
+    Liar("config.draft_can_be_trained", Cause.RECIPE_REFUSED, workbench=Refusing(training=(BUILD,))),
     Liar(
         "config.saved_draft_is_served",
         Cause.CONFIG_NOT_RESOLVED,
@@ -114,6 +121,26 @@ LIARS = (
         "config.draft_reads_the_target_state",
         Cause.STATE_NOT_READ,
         replace(HANDOFF, serving=replace(SERVED, reads_target_state=False)),
+    ),
+    Liar("forward.draft_runs", Cause.DRAFT_REFUSED, workbench=Refusing(replay=(CHAIN,))),
+    Liar(
+        "forward.training_agrees_with_itself",
+        Cause.WINDOW_STANDING,
+        replay=library(recurrent=slice(None)),
+    ),
+    Liar("forward.fused_state_is_equal", Cause.WINDOW_STANDING, replay=served(fused=slice(None))),
+    Liar("forward.prefill_state_is_equal", Cause.WINDOW_STANDING, replay=served(recurrent=slice(PROMPT))),
+    Liar("forward.prefill_logits_are_equal", Cause.WINDOW_STANDING, replay=served(logits=slice(1))),
+    Liar(
+        "forward.chained_state_is_equal", Cause.WINDOW_STANDING, replay=served(recurrent=slice(PROMPT, None))
+    ),
+    Liar("forward.chained_logits_are_equal", Cause.WINDOW_STANDING, replay=served(logits=slice(1, None))),
+    Liar("forward.draft_tokens_are_equal", Cause.TOKENS_DIFFER, replay=served(draft_tokens=slice(None))),
+    Liar("forward.positions_advance_by_one", Cause.POSITIONS_DIFFER, replay=served(positions=slice(PROMPT))),
+    Liar(
+        "aux_layers.delivered_values_are_those_of_the_trained_layers",
+        Cause.TAPS_LATE,
+        replay=replace(REPLAY, served={**REPLAY.served, "taps": taps(2, 3)}),
     ),
     Liar(
         "export.draft_can_be_expressed",
@@ -205,18 +232,18 @@ LIARS = (
 
 
 def test_honest_sides_break_nothing() -> None:
-    assert broken(HANDOFF) == {}
+    assert broken() == {}
 
 
 @pytest.mark.parametrize("liar", LIARS, ids=lambda liar: liar.contract)
 def test_liar_breaks_its_contract_and_no_other(liar: Liar) -> None:
-    failures = broken(liar.handoff, liar.raw, liar.snapshot, liar.workbench)
+    failures = liar.broken()
     assert {contract: verdict.cause for contract, verdict in failures.items()} == {liar.contract: liar.cause}
 
 
 @pytest.mark.parametrize("liar", LIARS, ids=lambda liar: liar.contract)
 def test_verdict_names_evidence_and_fix(liar: Liar) -> None:
-    verdict = broken(liar.handoff, liar.raw, liar.snapshot, liar.workbench)[liar.contract]
+    verdict = liar.broken()[liar.contract]
     assert verdict.expected
     assert verdict.seen
     assert verdict.expected != verdict.seen

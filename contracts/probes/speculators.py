@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,9 @@ def _save_target(spec: dict[str, Any], folder: Path) -> None:
     sizes = {key: spec[key] for key in (*LAYER_KEYS, "num_hidden_layers", "tie_word_embeddings")}
     rope = {"rope_type": "default", "rope_theta": spec["rope_theta"]}
     config = LlamaConfig(**sizes, rope_parameters=rope, rms_norm_eps=1e-5, bos_token_id=1, eos_token_id=2)
-    LlamaForCausalLM(config).to(getattr(torch, spec["dtype"])).save_pretrained(folder)
+    model = LlamaForCausalLM(config)
+    _seed(model, spec["seed"], lambda name: "norm" in name)  # fresh norms are all ones and hide much
+    model.to(getattr(torch, spec["dtype"])).save_pretrained(folder)
 
 
 def _draft_class(recipe: dict[str, Any], folder: Path, target: Path) -> None:
@@ -121,7 +124,8 @@ def _draft_class(recipe: dict[str, Any], folder: Path, target: Path) -> None:
         ttt_steps=3,
         **flags,
     )
-    _seed(model, recipe["seed"], embedding=recipe["train_embedding"])
+    frozen = {"lm_head.weight"} | (set() if recipe["train_embedding"] else {"embed_tokens.weight"})
+    _seed(model, recipe["seed"], lambda name: name not in frozen and not name.startswith("verifier_"))
     model.to(getattr(torch, recipe["target"]["dtype"])).save_pretrained(folder)
 
 
@@ -135,16 +139,14 @@ def _layer_config(recipe: dict[str, Any], target: Path) -> Any:
     return {"llama": LlamaConfig, "qwen3": Qwen3Config}[recipe["layer_type"]](**keys)
 
 
-def _seed(model: Any, seed: int, *, embedding: bool) -> None:
-    """Give every trainable weight a seeded value, as training would; norms stay near one."""
+def _seed(model: Any, seed: int, chosen: Callable[[str], bool]) -> None:
+    """Give every chosen weight a seeded value, as training would; norms stay near one."""
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in sorted(model.named_parameters()):
-        frozen = name.startswith("verifier_") or name == "lm_head.weight"
-        if frozen or (name == "embed_tokens.weight" and not embedding):
-            continue
-        noise = torch.randn(parameter.shape, generator=generator)
-        with torch.no_grad():
-            parameter.copy_(1 + 0.1 * noise if "norm" in name else 0.1 * noise)
+        if chosen(name):
+            noise = 0.1 * torch.randn(parameter.shape, generator=generator)
+            with torch.no_grad():
+                parameter.copy_(1 + noise if "norm" in name else noise)
 
 
 def _train_command(_recipe: dict[str, Any], folder: Path, target: Path) -> None:

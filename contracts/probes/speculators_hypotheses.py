@@ -174,7 +174,16 @@ def _running(trained: Setting) -> Iterator[tuple[str, Setting]]:
         yield "window-standing", trained.with_how(window_moves=False)
     if trained.draft.d2t is not None:
         yield "d2t-read-as-absolute", trained.with_how(target_id=lambda draft, token: int(draft.d2t[token]))
+        yield (
+            "d2t-holds-ids",
+            trained.with_how(target_id=lambda draft, token: 2 * token + int(draft.d2t[token])),
+        )
         yield "d2t-ignored", trained.with_how(target_id=lambda _draft, token: token)
+
+
+def _offset_and(draft: Any, token: int, *, draft_ids: int) -> int:
+    """The entry of d2t and a number of times the draft id; once is right."""
+    return int(draft.d2t[token]) + draft_ids * token
 
 
 # ------------------------------------------------------------------------- changes

@@ -1,0 +1,71 @@
+"""A replay on which every contract holds, to break in one place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from contracts.replay import Array, Numbers, Replay
+
+PROMPT, STEPS, HIDDEN, VOCAB, LAYERS = 6, 4, 8, 12, 4
+IDS = (1, 2)
+_random = np.random.default_rng(7)
+
+
+def _array(*shape: int) -> Array:
+    return _random.standard_normal(shape).astype(np.float32)
+
+
+def numbers(*, first_position: int = 1) -> Numbers:
+    """Some outcome of a replay, unlike every other; each choice is the token with the best score."""
+    logits = _array(1 + STEPS, VOCAB)
+    return {
+        "fused": _array(PROMPT, HIDDEN),
+        "recurrent": _array(PROMPT + STEPS, HIDDEN),
+        "logits": logits,
+        "draft_tokens": logits.argmax(axis=1),
+        "positions": np.arange(first_position, first_position + PROMPT + STEPS),
+    }
+
+
+STATES = _array(LAYERS + 1, PROMPT, HIDDEN)
+GOLDEN = numbers()
+SUPPOSED = numbers()
+"""What the one hypothesis of this replay would give."""
+
+
+def taps(*states: int) -> Array:
+    """What a target delivers that captures these hidden states."""
+    return np.concatenate([STATES[state] for state in states], axis=1)
+
+
+REPLAY = Replay(
+    dtype="float32",
+    golden=GOLDEN,
+    library=GOLDEN,
+    served={**GOLDEN, "positions": GOLDEN["positions"] - 1, "taps": taps(*IDS)},
+    hypotheses={"window-standing": SUPPOSED, "rope-unscaled": numbers()},
+    ids=IDS,
+    states=STATES,
+    normed_states=_array(LAYERS + 1, PROMPT, HIDDEN),
+    bare_states=_array(LAYERS + 1, PROMPT, HIDDEN),
+)
+
+
+def served(**parts: slice) -> Replay:
+    """The serving side computed rows of some fields as the hypothesis says."""
+    return replace(REPLAY, served=_supposed(REPLAY.served, parts))
+
+
+def library(**parts: slice) -> Replay:
+    """So did the training library's own forward pass."""
+    return replace(REPLAY, library=_supposed(REPLAY.library, parts))
+
+
+def _supposed(honest: Numbers, parts: dict[str, slice]) -> Numbers:
+    changed = {name: value.copy() for name, value in honest.items()}
+    for name, rows in parts.items():
+        supposed = SUPPOSED[name] * 2 if name == "positions" else SUPPOSED[name]
+        changed[name][rows] = supposed[rows]
+    return changed

@@ -1,0 +1,187 @@
+"""The real sglang runs drafts with one fault each, and the numbers tell which one it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from contracts.facts import Refusal
+from contracts.replay import Replay
+from contracts.verdict import Cause
+from tests.mutations import (
+    Config,
+    Mutation,
+    Tensors,
+    absolute_d2t,
+    capture_off,
+    drop,
+    edit,
+    ids,
+    mutate,
+    other_rope,
+)
+from tests.replays import REPLAY
+from tests.runner import Refusing, broken
+
+if TYPE_CHECKING:
+    from contracts.handoff import Workbench
+    from contracts.sides import Side
+
+PREFILL = {"forward.prefill_state_is_equal", "forward.prefill_logits_are_equal"}
+CHAIN = {"forward.chained_state_is_equal", "forward.chained_logits_are_equal"}
+FED_BACK = CHAIN | {"forward.prefill_state_is_equal"}
+LAYER = PREFILL | CHAIN
+FUSION = LAYER | {"forward.fused_state_is_equal"}
+TOKENS = {"forward.draft_tokens_are_equal"}
+TAPS = {"aux_layers.delivered_values_are_those_of_the_trained_layers"}
+
+
+@dataclass(frozen=True)
+class Fault:
+    name: str
+    apply: Mutation
+    cause: Cause | None
+    """None: no contract breaks."""
+    breaks: Iterable[str] = ()
+    """Contracts that have to break; the draft tokens may differ besides, or not."""
+    recipe: str = "plain"
+    with_server_args: bool = True
+
+
+def swap(one: str, other: str) -> Mutation:
+    """Two tensors of the same shape under each other's name."""
+
+    def apply(tensors: Tensors, config: Config) -> None:
+        tensors[one], tensors[other] = tensors[other], tensors[one]
+
+    return apply
+
+
+def swap_halves(tensors: Tensors, config: Config) -> None:
+    for part in ("q", "k", "v"):
+        name = f"midlayer.self_attn.{part}_proj.weight"
+        tensors[name] = tensors[name].roll(config["hidden_size"], 1)
+
+
+def permute_fc(tensors: Tensors, config: Config) -> None:
+    first, second, third = tensors["fc.weight"].chunk(3, 1)
+    tensors["fc.weight"] = torch.cat([third, first, second], 1)
+
+
+def no_scaling(tensors: Tensors, config: Config) -> None:
+    config["rope_parameters"] = {"rope_type": "default", "rope_theta": config["rope_theta"]}
+    config["rope_scaling"] = None
+
+
+def norm_before_fc(tensors: Tensors, config: Config, *, value: bool) -> None:
+    config["norm_before_fc"] = config["eagle_config"]["norm_before_fc"] = value
+
+
+def only_old_spelling(tensors: Tensors, config: Config) -> None:
+    del config["rope_parameters"]
+
+
+def only_new_spelling(tensors: Tensors, config: Config) -> None:
+    del config["rope_theta"], config["rope_scaling"]
+
+
+def absolute_d2t_in_range(tensors: Tensors, config: Config) -> None:
+    """Target ids in d2t, except where reading them as offsets would lead beyond the vocabulary."""
+    offsets, ids = tensors["d2t"].clone(), torch.arange(len(tensors["d2t"]))
+    absolute_d2t(tensors, config)
+    outside = tensors["d2t"] + ids >= config["vocab_size"]
+    tensors["d2t"][outside] = offsets[outside]
+
+
+def nothing(tensors: Tensors, config: Config) -> None:
+    pass
+
+
+FAULTS = (
+    Fault("none", nothing, None),
+    Fault("k_and_v", swap("midlayer.self_attn.k_proj.weight", "midlayer.self_attn.v_proj.weight"),
+          Cause.K_AND_V_SWAPPED, LAYER),
+    Fault("gate_and_up", swap("midlayer.mlp.gate_proj.weight", "midlayer.mlp.up_proj.weight"),
+          Cause.GATE_AND_UP_SWAPPED, LAYER),
+    Fault("norms", swap("midlayer.input_layernorm.weight", "midlayer.hidden_norm.weight"),
+          Cause.NORMS_SWAPPED, LAYER),
+    Fault("halves", swap_halves, Cause.HALVES_SWAPPED, LAYER),
+    Fault("fc_columns", permute_fc, Cause.CHUNKS_PERMUTED, FUSION),
+    Fault("rope_base", other_rope, Cause.ROPE_BASE_DEFAULT, LAYER),
+    Fault("llama3_unscaled", no_scaling, Cause.ROPE_UNSCALED, LAYER, recipe="rope_llama3"),
+    Fault("yarn_unscaled", no_scaling, Cause.ROPE_UNSCALED, LAYER, recipe="rope_yarn"),
+    Fault("interleaved", edit(rope_is_neox_style=False), Cause.ROPE_PAIRS, LAYER),
+    Fault("recurrent_normed", edit(norm_output=True), Cause.RECURRENT_NORMED, FED_BACK),
+    Fault("recurrent_not_normed", edit(norm_output=False), Cause.RECURRENT_NOT_NORMED, FED_BACK,
+          recipe="norm_output"),
+    Fault("input_norm_missing", partial(norm_before_fc, value=False), Cause.INPUT_NORM_MISSING, FUSION,
+          recipe="norm_before_fc"),
+    Fault("input_norm_added", partial(norm_before_fc, value=True), Cause.INPUT_NORM_ADDED, FUSION),
+    Fault("fc_norm_missing", edit(fc_norm=False), Cause.FC_NORM_MISSING, FUSION, recipe="fc_norm"),
+    Fault("fc_norm_added", edit(fc_norm=True), Cause.FC_NORM_ADDED, FUSION),
+    Fault("epsilon", edit(rms_norm_eps=1e-6), Cause.NORM_EPSILON, LAYER),
+    Fault("ids_one_late", ids(1, 4, 6), Cause.TAPS_LATE, TAPS),
+    Fault("ids_one_early", ids(-1, 2, 4), Cause.TAPS_EARLY, TAPS),
+    Fault("other_ids", ids(0, 2, 6), Cause.WRONG_LAYERS, TAPS),
+    Fault("capture_off", capture_off, Cause.STATE_NORMED, TAPS),
+    Fault("no_window", nothing, Cause.WINDOW_IGNORED, LAYER, recipe="sliding_window", with_server_args=False),
+    Fault("absolute_d2t", absolute_d2t, Cause.DRAFT_REFUSED, {"forward.draft_runs"}),  # ids beyond the end
+    Fault("absolute_d2t_in_range", absolute_d2t_in_range, Cause.MAP_HOLDS_IDS, CHAIN | TOKENS),
+    Fault("no_d2t", drop("d2t"), Cause.MAP_IGNORED, CHAIN | TOKENS),
+    Fault("one_layer", edit(num_hidden_layers=1), Cause.LATER_LAYERS_SKIPPED, LAYER, recipe="two_layers"),
+    # Either spelling of RoPE alone is read: no fault.
+    *(
+        Fault(f"{recipe}_{spelling.__name__}", spelling, None, recipe=recipe)
+        for recipe in ("plain", "rope_llama3", "rope_yarn", "rope_linear")
+        for spelling in (only_old_spelling, only_new_spelling)
+    ),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Ran:
+    replay: Replay | None
+    refusals: tuple[Refusal, ...]
+
+
+@pytest.fixture(scope="session")
+def ran(
+    real_workbench: Workbench, sglang: Side, tmp_path_factory: pytest.TempPathFactory
+) -> Mapping[str, Ran]:
+    """Every faulty draft, run by one process of the real serving probe."""
+    root = tmp_path_factory.mktemp("forward_faults")
+    cases = []
+    for fault in FAULTS:
+        case = real_workbench.forward_case(fault.recipe)
+        folder = root / "drafts" / fault.name
+        mutate(real_workbench.draft_folder(fault.recipe, "exported"), folder, fault.apply)
+        replay = f"{{folder}}/replays/{fault.name}.safetensors"
+        arguments = case["server_args"] if fault.with_server_args else []
+        cases.append(
+            case | {"case": fault.name, "folder": str(folder), "replay": replay, "server_args": arguments}
+        )
+    run = sglang.run(cases, root / "cache", inputs=[root / "drafts"])
+    found = {}
+    for fault, case in zip(FAULTS, cases, strict=True):
+        result = run.results[fault.name]
+        assert result.error is None, result.error
+        file = run.folder / "replays" / f"{fault.name}.safetensors"
+        replay = None if result.refusals else Replay.read(case["golden"], file, case["dtype"])
+        found[fault.name] = Ran(replay=replay, refusals=result.refusals)
+    return found
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_fault_is_named_by_its_numbers(ran: Mapping[str, Ran], fault: Fault) -> None:
+    run = ran[fault.name]
+    verdicts = broken(workbench=Refusing(replay=run.refusals), replay=run.replay or REPLAY)
+    ours = {"forward.training_agrees_with_itself"}  # about the training side alone
+    found = {contract: verdict.cause for contract, verdict in verdicts.items() if contract not in ours}
+    assert set(found) - TOKENS == set(fault.breaks) - TOKENS, {str(v) for v in verdicts.values()}
+    assert set(found.values()) == ({fault.cause} if fault.cause else set())
+    assert TOKENS & set(fault.breaks) <= set(found)
