@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from contracts.facts import DraftFacts, Refusal, to_json
+from tests import replays
 from tests.facts import SERVED, TRAINED, save_draft, with_facet
 from tests.fake_python import fake_python
 
@@ -23,19 +24,25 @@ class Bench:
     def __init__(self, pytester: pytest.Pytester) -> None:
         self.pytester = pytester
         self.root = pytester.path
-        draft = save_draft(self.root / "draft")
+        golden, self.replay = replays.save(self.root)
         self.training = fake_python(
-            self.root / "training", "speculators", draft=draft, answers={"*": {"facts": to_json(TRAINED)}}
+            self.root / "training",
+            "speculators",
+            files={"folder": save_draft(self.root / "draft"), "golden": golden},
+            answers={"*": {"facts": to_json(TRAINED)}},
         )
         self.serve(SERVED)
         self.known = self.root / "known.toml"
         self.known.write_text("")
 
     def serve(self, facts: DraftFacts, **options: Any) -> None:
-        answers = {"raw/*": RAW_REFUSED, "exported/*": {"facts": to_json(facts)}}
-        self.serving = fake_python(
-            self.root / "serving", "sglang", **{"version": "0.5.23", "answers": answers, **options}
-        )
+        answers = {
+            "raw/*": RAW_REFUSED,
+            "exported/*": {"facts": to_json(facts)},
+            "forward/*": {"facts": to_json(DraftFacts())},
+        }
+        usual = {"version": "0.5.23", "answers": answers, "files": {"replay": self.replay}}
+        self.serving = fake_python(self.root / "serving", "sglang", **{**usual, **options})
 
     def run(
         self, *arguments: str, target: str = "contracts.test_norms", k: str = "plain"

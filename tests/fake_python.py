@@ -40,8 +40,10 @@ for step in plan["steps"]:
             answer = answers.get(case["case"]) or answers.get(kind) or answers.get("*")
             if answer is None:
                 continue
-            if plan["draft"] and "recipe" in case:
-                shutil.copytree(plan["draft"], case["folder"])
+            for source, place in plan["files"].items():
+                if place in case and not answer.get("error"):
+                    os.makedirs(os.path.dirname(case[place]), exist_ok=True)
+                    (shutil.copytree if os.path.isdir(source) else shutil.copy)(source, case[place])
             out.write(json.dumps({{"kind": "case", "case": case["case"], **answer}}) + "\\n")
     elif step == "end":
         out.write(json.dumps({{"kind": "end", "cases": len(order["cases"])}}) + "\\n")
@@ -60,11 +62,12 @@ def fake_python(
     steps: tuple[str, ...] = (HELLO, "answers", "end"),
     answers: dict[str, Any] | None = None,
     identity: str | None = None,
-    draft: Path | None = None,
+    files: dict[str, Path] | None = None,
 ) -> Path:
     """Write an executable that stands for an interpreter with `library` in it.
 
-    `answers` are by case, by kind (`exported/*`) or for all (`*`); `draft` is what a training side saves.
+    `answers` are by case, by kind (`exported/*`) or for all (`*`); `files` are copied to where a case with
+    such a key names a place.
     """
     folder.mkdir(parents=True, exist_ok=True)
     plan, script = folder / "plan.json", folder / "python"
@@ -84,7 +87,7 @@ def fake_python(
                 "identity": json.dumps(to_json(identified)) if identity is None else identity,
                 "steps": steps,
                 "answers": answers or {},
-                "draft": str(draft) if draft else None,
+                "files": {str(source): place for place, source in (files or {}).items()},
             }
         )
     )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+from safetensors.numpy import save_file
 
 from contracts.replay import Array, Numbers, Replay
 
@@ -51,6 +53,24 @@ REPLAY = Replay(
     normed_states=_array(LAYERS + 1, PROMPT, HIDDEN),
     bare_states=_array(LAYERS + 1, PROMPT, HIDDEN),
 )
+
+
+def save(folder: Path) -> tuple[Path, Path]:
+    """The two files of this replay, as the probes write them: golden and served."""
+    golden = {
+        "ids": np.array(REPLAY.ids),
+        "states": REPLAY.states,
+        "normed_states": REPLAY.normed_states,
+        "bare_states": REPLAY.bare_states,
+    }
+    outcomes = {"golden": REPLAY.golden, "library": REPLAY.library}
+    outcomes |= {f"hypothesis/{name}": supposed for name, supposed in REPLAY.hypotheses.items()}
+    for prefix, outcome in outcomes.items():
+        golden |= {f"{prefix}/{field}": value for field, value in outcome.items()}
+    files = folder / "golden.safetensors", folder / "served.safetensors"
+    save_file(golden, files[0])
+    save_file(dict(REPLAY.served), files[1])
+    return files
 
 
 def served(**parts: slice) -> Replay:

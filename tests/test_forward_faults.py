@@ -90,14 +90,6 @@ def only_new_spelling(tensors: Tensors, config: Config) -> None:
     del config["rope_theta"], config["rope_scaling"]
 
 
-def absolute_d2t_in_range(tensors: Tensors, config: Config) -> None:
-    """Target ids in d2t, except where reading them as offsets would lead beyond the vocabulary."""
-    offsets, ids = tensors["d2t"].clone(), torch.arange(len(tensors["d2t"]))
-    absolute_d2t(tensors, config)
-    outside = tensors["d2t"] + ids >= config["vocab_size"]
-    tensors["d2t"][outside] = offsets[outside]
-
-
 def nothing(tensors: Tensors, config: Config) -> None:
     pass
 
@@ -131,7 +123,6 @@ FAULTS = (
     Fault("capture_off", capture_off, Cause.STATE_NORMED, TAPS),
     Fault("no_window", nothing, Cause.WINDOW_IGNORED, LAYER, recipe="sliding_window", with_server_args=False),
     Fault("absolute_d2t", absolute_d2t, Cause.DRAFT_REFUSED, {"forward.draft_runs"}),  # ids beyond the end
-    Fault("absolute_d2t_in_range", absolute_d2t_in_range, Cause.MAP_HOLDS_IDS, CHAIN | TOKENS),
     Fault("no_d2t", drop("d2t"), Cause.MAP_IGNORED, CHAIN | TOKENS),
     Fault("one_layer", edit(num_hidden_layers=1), Cause.LATER_LAYERS_SKIPPED, LAYER, recipe="two_layers"),
     # Either spelling of RoPE alone is read: no fault.

@@ -6,6 +6,12 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from contracts.sides import Side
 
 PROBES = Path(__file__).parent.parent / "contracts" / "probes"
 
@@ -27,7 +33,7 @@ def test_every_kernel_can_be_imported_and_raises_by_name_when_called(tmp_path: P
     out = run(
         """
         from contracts.probes.kernels import sgl_kernel
-        print(sgl_kernel.install())
+        print(sgl_kernel.install()[0])
         from sgl_kernel import build_tree_kernel_efficient as kernel
         import sgl_kernel as module
         assert not hasattr(module, "__path__")
@@ -39,23 +45,178 @@ def test_every_kernel_can_be_imported_and_raises_by_name_when_called(tmp_path: P
         tmp_path,
     )
     assert out.splitlines() == [
-        "True",
+        "sgl_kernel (importable, every call raises)",
         "sgl_kernel.build_tree_kernel_efficient was called, and only a GPU machine has it",
     ]
 
 
 def test_real_kernels_are_preferred(tmp_path: Path) -> None:
-    (tmp_path / "sgl_kernel.py").write_text("real = True")
+    names = ["extend_attention_cpu", "decode_attention_cpu", "build_draft_decode_metadata_cpu"]
+    (tmp_path / "sgl_kernel.py").write_text(
+        "import torch\nreal = True\n"
+        + "".join(f"def {name}(): pass\ntorch.ops.sgl_kernel.{name} = {name}\n" for name in names)
+    )
     out = run(
         """
         from contracts.probes.kernels import sgl_kernel
-        print(sgl_kernel.install())
+        (told,) = sgl_kernel.install()
+        print(told)
         import sgl_kernel
-        print(sgl_kernel.real)
+        print(sgl_kernel.real, sgl_kernel.extend_attention_cpu.__module__)
         """,
         tmp_path,
     )
-    assert out.split() == ["False", "True"]
+    told, real = out.splitlines()
+    assert not any(name in told for name in names)
+    assert "copy_all_layer_kv_cache_cpu" in told  # what a build lacks is stood in for one by one
+    assert real == "True sgl_kernel"
+
+
+# Independent references: sglang's own torch_native backend for attention, and its own Triton kernels, which
+# Triton's interpreter runs on a CPU, for the bookkeeping.
+
+ATTENTION = """
+import torch
+from contracts.probes.kernels import sgl_kernel, torchvision_ops
+torchvision_ops.install()
+sgl_kernel.install()
+from contracts.probes.kernels import reference
+from sglang.srt.layers.attention.torch_native_backend import TorchNativeAttnBackend
+backend = TorchNativeAttnBackend.__new__(TorchNativeAttnBackend)
+torch.manual_seed(0)
+
+def close(ours, theirs):
+    assert torch.allclose(ours, theirs, atol=2e-6), (ours - theirs).abs().max()
+
+for trial in range(24):
+    heads, kv_heads, dim = [(4, 2, 16), (4, 4, 8), (6, 1, 32)][trial % 3]
+    window = [0, 1, 3, 50][trial % 4]
+    theirs_window = window - 1 if window else None
+    requests = int(torch.randint(1, 4, ()))
+    prefix = torch.randint(0 if trial % 2 else 1, 9, (requests,))
+    new = torch.randint(1, 7, (requests,))
+    length = prefix + new
+    slots = torch.randperm(100)
+    table = torch.zeros(5, 40, dtype=torch.int32)
+    rows = torch.randperm(5)[:requests]
+    for row, total in zip(rows.tolist(), length.tolist()):
+        table[row, :total], slots = slots[:total], slots[total:]
+    k_cache, v_cache = torch.randn(100, kv_heads, dim), torch.randn(100, kv_heads, dim)
+    tokens = int(new.sum())
+    q = torch.randn(tokens, heads, dim)
+    k, v = torch.randn(tokens, kv_heads, dim), torch.randn(tokens, kv_heads, dim)
+    start = torch.cat([torch.zeros(1, dtype=torch.long), new.cumsum(0)[:-1]])
+    ours = torch.zeros_like(q)
+    reference.extend_attention_cpu(
+        q, k.flatten(1) if trial % 2 else k, v, ours, k_cache, v_cache, 1.0, 1.0, table, rows, length, new, start,
+        int(new.max()), 0.3, 0.0, False, window, None, None, None, True)
+    at = torch.cat([table[r, p:t].long() for r, p, t in zip(rows, prefix, length)])
+    k_cache[at], v_cache[at] = k, v
+    theirs = torch.zeros_like(q)
+    backend._run_sdpa_forward_extend(
+        q, theirs, k_cache, v_cache, table, rows, length, prefix, new, scaling=0.3,
+        enable_gqa=heads != kv_heads, causal=True, sliding_window_size=theirs_window)
+    close(ours, theirs)
+
+    q = torch.randn(requests, heads, dim)
+    k, v = torch.randn(requests, kv_heads, dim), torch.randn(requests, kv_heads, dim)
+    at = torch.stack([table[r, t - 1].long() for r, t in zip(rows, length)])
+    ours, theirs = torch.zeros_like(q), torch.zeros_like(q)
+    ours_k, ours_v = k_cache.clone(), v_cache.clone()
+    reference.decode_attention_cpu(
+        q, ours_k, ours_v, 1.0, 1.0, ours, k, v, at, None, table, rows, length, 0.3, 0.0, False, window, None, None)
+    k_cache[at], v_cache[at] = k, v
+    assert torch.equal(ours_k, k_cache) and torch.equal(ours_v, v_cache)
+    backend._run_sdpa_forward_decode(
+        q, theirs, k_cache, v_cache, table, rows, length, scaling=0.3,
+        enable_gqa=heads != kv_heads, causal=False, sliding_window_size=theirs_window)
+    close(ours, theirs)
+print("alike")
+"""
+
+BOOKKEEPING = """
+import os
+os.environ.update(TRITON_INTERPRET="1", SGLANG_USE_CPU_ENGINE="1", TORCHDYNAMO_DISABLE="1")
+import torch
+from contracts.probes.kernels import sgl_kernel, torchvision_ops
+torchvision_ops.install()
+sgl_kernel.install()
+from contracts.probes.kernels import reference
+from sglang.kernels.ops.speculative import cache_locs
+from sglang.srt.mem_cache import allocation
+torch.manual_seed(0)
+WIDTH = 40
+for trial in range(12):
+    topk, steps = [1, 2, 3][trial % 3], 4
+    requests = int(torch.randint(1, 4, ()))
+    length = torch.randint(1, 9, (requests,))
+    rows = torch.randperm(6)[:requests]
+    table = torch.randint(0, 999, (6, WIDTH), dtype=torch.int32)
+
+    ours, theirs = (torch.zeros(requests * topk * steps, dtype=torch.long) for _ in range(2))
+    reference.assign_draft_cache_locs_contiguous_cpu(rows, table, length, ours, WIDTH, topk, steps)
+    cache_locs.assign_draft_cache_locs_contiguous[(requests,)](rows, table, length, theirs, WIDTH, topk, steps)
+    assert torch.equal(ours, theirs)
+
+    end = length + torch.randint(1, 5, (requests,))
+    new = torch.randint(0, 999, (int((end - length).sum()),))
+    ours, theirs = table.clone(), table.clone()
+    reference.assign_req_to_token_pool_cpu(rows, ours, length, end, new, WIDTH)
+    allocation.assign_req_to_token_pool[(requests,)](rows, theirs, length, end, new, WIDTH, 4)
+    assert torch.equal(ours, theirs)
+
+    branches = reference.build_draft_decode_metadata_cpu(table, rows, length, topk, steps, WIDTH)
+    size = int((length.sum() + requests * steps) * topk)
+    indices = torch.zeros(steps, size, dtype=torch.int32)
+    pointers = torch.zeros(steps, requests * topk + 1, dtype=torch.int32)
+    positions = length.repeat_interleave(topk)
+    cache_locs.generate_draft_decode_kv_indices[(steps, requests, topk)](
+        rows, table, length, indices, pointers, positions, WIDTH, size, requests * topk + 1, 4, 4, 16, 1)
+    for step in range(steps - 1):
+        for branch in range(requests * topk):
+            first, last = pointers[step, branch], pointers[step, branch + 1]
+            ours = branches[branch, : length[branch // topk] + step + 1]
+            assert torch.equal(ours, indices[step, first:last]), (step, branch)
+
+buffers = [torch.randn(20, 6), torch.randint(0, 99, (20, 3))]
+expected = [buffer.clone() for buffer in buffers]
+source, target = torch.tensor([1, 2, 3]), torch.tensor([2, 3, 9])
+for buffer in expected:
+    buffer[target] = buffer[source]
+addresses = torch.tensor([buffer.data_ptr() for buffer in buffers])
+sizes = torch.tensor([buffer.stride(0) * buffer.element_size() for buffer in buffers])
+reference.copy_all_layer_kv_cache_cpu(addresses, sizes, target, source)
+assert all(map(torch.equal, buffers, expected))
+print("alike")
+"""
+
+
+@pytest.mark.parametrize("code", [ATTENTION, BOOKKEEPING], ids=["attention", "bookkeeping"])
+def test_kernels_do_as_independent_references(code: str, tmp_path: Path, sglang: Side) -> None:
+    assert run(code, tmp_path).splitlines()[-1] == "alike"
+
+
+@pytest.mark.parametrize(
+    "unusual", ["k_scale=2.0", "logit_cap=30.0", "cross_attention=True", "sinks=torch.ones(4)"]
+)
+def test_argument_that_a_kernel_does_not_know_is_loud(unusual: str, tmp_path: Path) -> None:
+    name = unusual.partition("=")[0]
+    out = run(
+        f"""
+        import inspect, torch
+        from contracts.probes.kernels import reference
+        from contracts.probes.stream import OutOfReach
+        for kernel in (reference.extend_attention_cpu, reference.decode_attention_cpu):
+            arguments = dict.fromkeys(inspect.signature(kernel).parameters)
+            arguments |= reference.KNOWN_VALUES | {{{name!r}: {unusual.partition("=")[2]}}}
+            try:
+                kernel(**{{key: arguments[key] for key in inspect.signature(kernel).parameters}})
+            except OutOfReach as error:
+                print(error)
+        """,
+        tmp_path,
+    )
+    assert [f"given {name}=" in line for line in out.splitlines()] == [True, True]
 
 
 TORCHVISION = """

@@ -208,12 +208,12 @@ def test_what_is_known_of_the_raw_draft_excuses_nothing(bench: Bench) -> None:
 
 def test_unreadable_draft_is_an_error_of_its_recipe_alone(bench: Bench) -> None:
     script = bench.training.read_text()
-    anchor = 'shutil.copytree(plan["draft"], case["folder"])'
+    anchor = """            out.write(json.dumps({"kind": "case","""
     spoil = (
-        anchor
-        + """
-                if case["case"] == "plain":
-                    open(os.path.join(case["folder"], "config.json"), "w").write("{")"""
+        """            if case["case"] == "plain":
+                open(os.path.join(case["folder"], "config.json"), "w").write("{")
+"""
+        + anchor
     )
     assert anchor in script
     bench.training.write_text(script.replace(anchor, spoil))
