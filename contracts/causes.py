@@ -82,6 +82,16 @@ class Cause(StrEnum):
         "The right layers arrive in another order than trained on, so fc mixes up its inputs.",
         "Train with ascending layer ids: the serving side captures them ascending whatever the list says.",
     )
+    CAPTURE_UNKNOWN = (
+        "capture-unknown",
+        "How this release numbers the layers of this target class is not recorded.",
+        "Export without --target if the class counts as Llama's does, and check the taps before serving.",
+    )
+    CONTEXT_TOO_SHORT = (
+        "context-too-short",
+        "The draft's position table is shorter than the target's context, and its RoPE scaling follows it.",
+        "Serve with --context-length of the draft's max_position_embeddings, or retrain with the target's.",
+    )
     STATE_NORMED = (
         "state-normed",
         "What the target delivers has passed its final norm; an aux state never has.",

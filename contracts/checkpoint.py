@@ -35,6 +35,18 @@ class Tensor:
     dtype: str
     shape: tuple[int, ...]
     file: str
+    offset: int = 0
+    """Byte of the file at which its values begin."""
+
+    @property
+    def bits(self) -> int:
+        """Of one element."""
+        return _BITS[self.dtype]
+
+    @property
+    def size(self) -> int:
+        """Bytes of its values."""
+        return math.prod(self.shape) * self.bits // 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +134,7 @@ def read_header(file: Path) -> dict[str, Tensor]:
         raise CheckpointError(f"{file}: the safetensors header is not an object; copy the file again")
     payload = size - 8 - length
     entries = {name: entry for name, entry in header.items() if name != "__metadata__"}
-    tensors = {name: _tensor(file, name, entry, payload) for name, entry in entries.items()}
+    tensors = {name: _tensor(file, name, entry, size, payload) for name, entry in entries.items()}
     at = 0
     for name, entry in sorted(entries.items(), key=lambda item: item[1]["data_offsets"]):
         start, end = entry["data_offsets"]
@@ -146,8 +158,8 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _tensor(file: Path, name: str, entry: Any, payload: int) -> Tensor:
-    """One header entry, checked against the `payload` bytes that the file holds."""
+def _tensor(file: Path, name: str, entry: Any, size: int, payload: int) -> Tensor:
+    """One header entry of a file of `size` bytes, checked against the `payload` of them that are values."""
     try:
         dtype, shape, (start, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
         if isinstance(dtype, str) and dtype not in _BITS:
@@ -166,7 +178,7 @@ def _tensor(file: Path, name: str, entry: Any, payload: int) -> Tensor:
             f"{file}: tensor {name!r} does not fit the file (offsets {start}..{end} of {payload} bytes); "
             "the file is truncated or damaged, copy it again"
         )
-    return Tensor(dtype=dtype, shape=tuple(shape), file=file.name)
+    return Tensor(dtype=dtype, shape=tuple(shape), file=file.name, offset=size - payload + start)
 
 
 def _index(path: Path) -> dict[str, str]:

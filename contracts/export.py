@@ -1,8 +1,7 @@
 """Writes a draft that speculators saved the way a given sglang release reads it, or refuses with a cause.
 
-What a release takes is drawn from the surface recorded for it (`Dialect`): which tensors its loader consumed,
-which config keys it asked for, which hidden state an id delivered. Typed in are only the names and keys that
-every release since the first reads.
+What a release takes is drawn from what is recorded of it (contracts.dialect, contracts.captures). Typed in
+are only the names and keys that every release since the first reads.
 """
 
 from __future__ import annotations
@@ -12,16 +11,19 @@ import re
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from contracts import records
-from contracts.checkpoint import Checkpoint, read
-from contracts.facts import DraftFacts
-from contracts.saved_draft import LayerConfig, SavedConfig, check_whole
-from contracts.verdict import Cause
+from contracts import tensor_copy
+from contracts.captures import Captures, NotCaptured
+from contracts.causes import Cause
+from contracts.checkpoint import Checkpoint, CheckpointError, read
+from contracts.dialect import Dialect, pattern
+from contracts.saved_draft import LayerConfig, SavedConfig, check_map, check_whole
+from contracts.served_target import ServedTarget
 
 NORM_FLAGS = ("norm_before_fc", "fc_norm", "norm_output", "norm_before_residual")
 LAYER_KEYS = (
@@ -30,14 +32,17 @@ LAYER_KEYS = (
     "attention_bias", "mlp_bias", "initializer_range", "bos_token_id", "eos_token_id", "pad_token_id",
 )  # fmt: skip
 
-
 DERIVED = frozenset({"t2d"})
 """Tensors that say nothing d2t does not say; no engine reads them."""
 WINDOW_ARGUMENT = "--speculative-draft-window-size"
+STAMP = "exported_by_draft_contracts"
+"""Key of config.json that says what a forced export could not express; no engine reads it."""
+LENGTH_MATTERS = frozenset({"dynamic", "longrope"})
+"""RoPE scalings whose angles depend on max_position_embeddings, as yarn's do without the original length."""
+DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 _FIRST_LAYER = re.compile(r"^layers\.0\.")
 _LATER_INPUT_NORM = re.compile(r"^(layers\.[1-9]\d*)\.input_layernorm\.")
-_NUMBER = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,73 +64,13 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dialect:
-    """What one serving release reads of an EAGLE-3 draft checkpoint."""
-
-    release: str
-    """The recorded release that this was drawn from."""
-    architecture: str
-    tensors: frozenset[str]
-    """Names that the loader consumed, numbers as `*`."""
-    config_keys: frozenset[str]
-    id_shift: int
-    """Hidden-state index minus layer id: 1 where an id names the output of a layer."""
-    lowest_state: int
-    """Lowest hidden-state index that was seen to be delivered."""
-    shares_embedding: bool
-    """The target's embedding takes the place of the draft's."""
-
-    @classmethod
-    def for_release(cls, serving: str) -> Dialect:
-        """The dialect of sglang `serving`: from its own record, or from the newest release before it.
-
-        Raises:
-            UnsupportedRelease: there is no such record, or it is no release.
-
-        """
-        records.check_supported("sglang", serving)
-        release = records.baseline("sglang", serving)
-        assert release is not None  # the oldest release that is supported is recorded
-        return cls.of(records.surface("sglang", release), release)
-
-    @classmethod
-    def of(cls, surface: Mapping[str, DraftFacts], release: str) -> Dialect:
-        """Draw the dialect from the recorded facts of a serving release, by recipe.
-
-        Raises:
-            ValueError: the facts say too little, or contradict each other.
-
-        """
-        facts = list(surface.values())
-        taps = [item.aux_layers for item in facts if item.aux_layers and item.aux_layers.layer_ids]
-        shifts = {
-            state - layer_id
-            for tap in taps
-            for layer_id, state in zip(tap.layer_ids or (), tap.states, strict=True)
-        }
-        names = {name for item in facts if item.weight_names for name in item.weight_names.names}
-        architectures = {item.architecture for item in facts if item.architecture}
-        if len(shifts) != 1 or len(architectures) != 1 or not names:
-            raise ValueError(f"the record of sglang {release} does not show one way to write a draft")
-        return cls(
-            release=release,
-            architecture=architectures.pop(),
-            tensors=frozenset(map(_pattern, names)),
-            config_keys=frozenset(key for item in facts for key in item.config_keys),
-            id_shift=shifts.pop(),
-            lowest_state=min(state for tap in taps for state in tap.states),
-            shares_embedding=all(
-                item.sharing is None or item.sharing.embedding == "target" for item in facts
-            ),
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
 class Plan:
     """What an export will write, and what it has to refuse."""
 
     source: Checkpoint
+    saved: SavedConfig
     dialect: Dialect
+    target: ServedTarget | None
     config: Mapping[str, Any]
     renames: Mapping[str, str]
     """Name of each tensor as saved -> name as written."""
@@ -133,95 +78,162 @@ class Plan:
     server_args: tuple[str, ...]
     """Command-line arguments that the server needs for this draft."""
 
+    @property
+    def size(self) -> int:
+        """Bytes of the tensors that will be written."""
+        return sum(self.source.tensors[name].size for name in self.renames)
 
-def export_draft(draft: Path | str, folder: Path | str, *, serving: str) -> Plan:
+
+def export_draft(
+    draft: Path | str,
+    folder: Path | str,
+    *,
+    serving: str,
+    target: Path | str | None = None,
+    force: bool = False,
+    overwrite: bool = False,
+) -> Plan:
     """Write the draft that speculators saved in `draft` to `folder`, as sglang `serving` reads it.
 
     Args:
         draft: folder with config.json and safetensors files.
         folder: new folder to write.
         serving: release of sglang; one without a record is treated as the newest recorded one before it.
+        target: folder with the config.json of the target that it will be served with; without it, the
+            target is taken to number its layers as Llama does and to be no longer than the draft.
+        force: write what can be expressed even if something cannot; config.json then says what.
+        overwrite: replace `folder` if it is there and holds a checkpoint.
 
     Returns:
         What was written, and in which release's dialect; `server_args` is what the server needs on its
         command line.
 
     Raises:
-        CheckpointError: `draft` cannot be read, or is no whole EAGLE-3 draft saved by speculators.
+        CheckpointError: `draft` or `target` cannot be read, or `draft` is no whole and sound EAGLE-3 draft
+            that speculators saved for a target like this.
         Refused: something trained cannot be expressed for this release; nothing was written.
         UnsupportedRelease: how `serving` reads drafts is not recorded.
         FileExistsError: `folder` is there already.
+        OSError: the disk is full, say.
 
     """
-    planned = plan(read(Path(draft)), Dialect.for_release(serving))
-    write(planned, Path(folder))
+    served = None if target is None else ServedTarget.read(Path(target))
+    planned = plan(read(Path(draft)), Dialect.for_release(serving), served)
+    write(planned, Path(folder), force=force, overwrite=overwrite)
     return planned
 
 
-def plan(source: Checkpoint, dialect: Dialect) -> Plan:
-    """Decide how `source`, a draft in the format of speculators >= 0.5, is written in `dialect`.
+def plan(source: Checkpoint, dialect: Dialect, target: ServedTarget | None = None) -> Plan:
+    """Decide how `source`, a draft in the format of speculators >= 0.5, is written in `dialect` for `target`.
+
+    Reads nothing but headers and configs.
 
     Raises:
-        CheckpointError: it is no whole EAGLE-3 draft saved by speculators.
+        CheckpointError: it is no whole EAGLE-3 draft saved by speculators, or it is for another target.
 
     """
     saved = SavedConfig.of(source)
     check_whole(source, saved)
+    if target is not None:
+        _check_target(source, saved, target)
     renames = {name: exported_name(name) for name in source.tensors if name not in DERIVED}
     window, window_refusals = _window(saved)
+    ids, layer_refusals = _layer_ids(saved, dialect, target)
     return Plan(
         source=source,
+        saved=saved,
         dialect=dialect,
-        config=_flat_config(saved, dialect),
+        target=target,
+        config=_flat_config(source, saved, dialect, target, ids),
         renames=renames,
         refusals=(
             *_refused_keys(saved, dialect),
             *_refused_tensors(renames, dialect),
-            *_refused_layers(saved, dialect),
+            *layer_refusals,
+            *_refused_length(saved, target),
             *window_refusals,
         ),
         server_args=window,
     )
 
 
-def write(planned: Plan, folder: Path, *, force: bool = False) -> None:
-    """Write the planned checkpoint to `folder`, which must not exist; whole or not at all.
+# -------------------------------------------------------------------------------- writing
+
+
+def write(
+    planned: Plan,
+    folder: Path,
+    *,
+    force: bool = False,
+    overwrite: bool = False,
+    copied: tensor_copy.Copied = lambda _: None,
+) -> None:
+    """Write the planned checkpoint to `folder`; whole or not at all.
 
     Args:
         planned: what `plan` decided.
-        folder: where to write.
-        force: write what can be expressed even if something cannot.
+        folder: where to write; it must not exist, unless it may be overwritten.
+        force: write what can be expressed even if something cannot; config.json then says what.
+        overwrite: replace a checkpoint that is there.
+        copied: told the bytes of each piece of the tensors that was written.
 
     Raises:
         Refused: something cannot be expressed, and `force` is not set.
-        FileExistsError: `folder` is there already.
+        FileExistsError: `folder` is there already, or is no checkpoint that could be overwritten.
+        CheckpointError: the values of a tensor are unsound (NaN, or d2t that leads nowhere).
+        OSError: the disk is full, say.
 
     """
-    from safetensors import (
-        torch as safetensors,
-    )  # torch takes a second to import; most runs find a cached export
-
     if planned.refusals and not force:
         raise Refused(planned.refusals)
-    if folder.exists():
-        raise FileExistsError(f"{folder}: already there; give a new folder")
+    _check_place(planned.source.path, folder, overwrite=overwrite)
+    check_map(planned.source, planned.saved)
+    config = dict(planned.config)
+    if planned.refusals:
+        config[STAMP] = [f"{item.what} ({item.cause})" for item in planned.refusals]
+    with _replacing(folder) as partial:
+        text = json.dumps(config, indent=2, sort_keys=True) + "\n"
+        (partial / "config.json").write_text(text, encoding="utf-8")
+        tensor_copy.copy(planned.source, planned.renames, partial / "model.safetensors", copied)
+
+
+def _check_place(source: Path, folder: Path, *, overwrite: bool) -> None:
+    ours, theirs = folder.resolve(), source.resolve()
+    if ours == theirs or ours in theirs.parents:
+        raise FileExistsError(f"{folder}: holds the draft that is to be exported; give another folder")
+    if not folder.exists() and not folder.is_symlink():
+        return
+    if not overwrite:
+        raise FileExistsError(f"{folder}: already there; give a new folder, or --overwrite")
+    if folder.is_symlink() or not folder.is_dir():
+        raise FileExistsError(f"{folder}: no folder; it is left alone, give another one")
+    if any(folder.iterdir()) and not (folder / "config.json").exists():
+        raise FileExistsError(f"{folder}: holds other things than a checkpoint; it is left alone")
+
+
+@contextmanager
+def _replacing(folder: Path) -> Iterator[Path]:
+    """A folder beside `folder` to write to, which takes its place once all is well; else nothing is left."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}.partial")
+    mark = uuid.uuid4().hex[:12]
+    partial, old = (folder.with_name(f".{folder.name}.{mark}.{kind}") for kind in ("partial", "old"))
     partial.mkdir()
     try:
-        tensors = {}
-        for file in sorted({tensor.file for tensor in planned.source.tensors.values()}):
-            for name, tensor in safetensors.load_file(planned.source.path / file).items():
-                if name in planned.renames:
-                    tensors[planned.renames[name]] = tensor
-        weights = partial / "model.safetensors"
-        safetensors.save_file(tensors, weights, metadata={"format": "pt"})
-        text = json.dumps(planned.config, indent=2, sort_keys=True) + "\n"
-        (partial / "config.json").write_text(text, encoding="utf-8")
-        weights.chmod((partial / "config.json").stat().st_mode)  # as readable as any new file here
-        partial.rename(folder)
+        yield partial
+        if folder.exists():
+            folder.rename(old)
+        try:
+            partial.rename(folder)
+        except BaseException:
+            if old.exists():
+                old.rename(folder)
+            raise
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+# -------------------------------------------------------------------------------- the new checkpoint
 
 
 def exported_name(name: str) -> str:
@@ -235,11 +247,16 @@ def exported_name(name: str) -> str:
     return _LATER_INPUT_NORM.sub(r"\1.hidden_norm.", name)
 
 
-def _flat_config(saved: SavedConfig, dialect: Dialect) -> dict[str, Any]:
+def _flat_config(
+    source: Checkpoint,
+    saved: SavedConfig,
+    dialect: Dialect,
+    target: ServedTarget | None,
+    ids: tuple[int, ...],
+) -> dict[str, Any]:
     """A config.json with everything where a serving release looks for it."""
     layer = saved.transformer_layer_config
     flags = {flag: getattr(saved, flag) for flag in NORM_FLAGS}
-    ids = [index - dialect.id_shift for index in saved.eagle_aux_hidden_state_layer_ids or ()]
     return {
         **{
             key: value for key, value in layer.model_dump().items() if key in LAYER_KEYS and value is not None
@@ -249,16 +266,39 @@ def _flat_config(saved: SavedConfig, dialect: Dialect) -> dict[str, Any]:
         "architectures": [dialect.architecture],
         "model_type": "llama",
         "draft_vocab_size": saved.draft_vocab_size,
-        "dtype": saved.dtype or saved.torch_dtype,
+        "dtype": (target and target.dtype) or stored_dtype(source),
+        "max_position_embeddings": _length(saved, target),
         **({"target_hidden_size": saved.target_hidden_size} if saved.target_hidden_size else {}),
         "tie_word_embeddings": False,  # speculators always saves a head of the draft's own
         "num_aux_hidden_states": len(ids) or None,
         "eagle_config": {
-            "eagle_aux_hidden_state_layer_ids": ids or None,
+            "eagle_aux_hidden_state_layer_ids": list(ids) or None,
             "use_aux_hidden_state": True,
             "norm_before_fc": flags["norm_before_fc"],
         },
     }
+
+
+def stored_dtype(source: Checkpoint) -> str:
+    """What most weights are stored in, whatever config.json says.
+
+    sglang computes in the dtype that the draft's config.json states, unless told otherwise; with another one
+    than the target's, the first forward pass fails.
+    """
+    sizes = Counter[str]()
+    for tensor in source.tensors.values():
+        if tensor.dtype in DTYPES:
+            sizes[DTYPES[tensor.dtype]] += tensor.size
+    return sizes.most_common(1)[0][0]
+
+
+def _length(saved: SavedConfig, target: ServedTarget | None) -> int:
+    """A max_position_embeddings that the engine accepts: no less than the target's context.
+
+    It only makes the table of angles longer, where the scaling does not depend on it.
+    """
+    length = saved.transformer_layer_config.max_position_embeddings
+    return max(length, (target and target.max_position_embeddings) or 0)
 
 
 def _rope(layer: LayerConfig) -> dict[str, Any]:
@@ -290,6 +330,47 @@ def _window(saved: SavedConfig) -> tuple[tuple[str, ...], list[Refusal]]:
     return (WINDOW_ARGUMENT, str(saved.window - 1)), []
 
 
+def _layer_ids(
+    saved: SavedConfig, dialect: Dialect, target: ServedTarget | None
+) -> tuple[tuple[int, ...], list[Refusal]]:
+    """Ids in the convention of the target's class, and what keeps them from delivering the trained states."""
+    states = tuple(saved.eagle_aux_hidden_state_layer_ids or ())
+    ids = tuple(state - dialect.id_shift for state in states)
+
+    def refuse(cause: Cause, what: str) -> tuple[tuple[int, ...], list[Refusal]]:
+        return ids, [Refusal(cause=cause, what=what)]
+
+    if not states:
+        return refuse(Cause.WRONG_LAYERS, "eagle_aux_hidden_state_layer_ids: not in config.json")
+    if list(states) != sorted(set(states)):
+        return refuse(Cause.LAYER_ORDER, f"eagle_aux_hidden_state_layer_ids: {list(states)}")
+    if min(states) < dialect.lowest_state:
+        return refuse(Cause.LAYER_OUT_OF_RANGE, f"hidden state {min(states)}")
+    if target is None:
+        return ids, []
+    captures = Captures.for_release(dialect.release)
+    try:
+        return captures.ids(target.architectures, states, target.num_hidden_layers), []
+    except NotCaptured as error:
+        return refuse(error.cause, error.what)
+
+
+# -------------------------------------------------------------------------------- refusals
+
+
+def _check_target(source: Checkpoint, saved: SavedConfig, target: ServedTarget) -> None:
+    layer = saved.transformer_layer_config
+    for what, ours, theirs in (
+        ("vocab_size", layer.vocab_size, target.vocab_size),
+        ("hidden_size", saved.target_hidden_size or layer.hidden_size, target.hidden_size),
+    ):
+        if ours != theirs:
+            raise CheckpointError(
+                f"{source.path / 'config.json'}: {what} is {ours}, and the target's is {theirs}; "
+                "this draft was trained for another target"
+            )
+
+
 def _refused_keys(saved: SavedConfig, dialect: Dialect) -> list[Refusal]:
     flags = [flag for flag in NORM_FLAGS if getattr(saved, flag) and flag not in dialect.config_keys]
     refusals = [Refusal(cause=Cause.NORM_NOT_SERVED, what=f"{flag}: true") for flag in flags]
@@ -307,21 +388,18 @@ def _refused_tensors(renames: Mapping[str, str], dialect: Dialect) -> list[Refus
     return [
         Refusal(cause=Cause.NOT_EXPRESSIBLE, what=name)
         for name, exported in sorted(renames.items())
-        if _pattern(exported) not in dialect.tensors or taken[exported] > 1
+        if pattern(exported) not in dialect.tensors or taken[exported] > 1
     ]
 
 
-def _refused_layers(saved: SavedConfig, dialect: Dialect) -> list[Refusal]:
-    states = saved.eagle_aux_hidden_state_layer_ids
-    if not states:
-        what = "eagle_aux_hidden_state_layer_ids: not in config.json"
-        return [Refusal(cause=Cause.WRONG_LAYERS, what=what)]
-    if states != sorted(set(states)):
-        return [Refusal(cause=Cause.LAYER_ORDER, what=f"eagle_aux_hidden_state_layer_ids: {states}")]
-    if min(states) < dialect.lowest_state:
-        return [Refusal(cause=Cause.LAYER_OUT_OF_RANGE, what=f"hidden state {min(states)}")]
-    return []
-
-
-def _pattern(name: str) -> str:
-    return _NUMBER.sub("*", name)
+def _refused_length(saved: SavedConfig, target: ServedTarget | None) -> list[Refusal]:
+    layer = saved.transformer_layer_config
+    rope = _rope(layer)["rope_parameters"]
+    depends = rope["rope_type"] in LENGTH_MATTERS or (
+        rope["rope_type"] == "yarn" and "original_max_position_embeddings" not in rope
+    )
+    length = _length(saved, target)
+    if not depends or length == layer.max_position_embeddings:
+        return []
+    what = f"max_position_embeddings: {layer.max_position_embeddings} of {length}, with {rope['rope_type']}"
+    return [Refusal(cause=Cause.CONTEXT_TOO_SHORT, what=what)]

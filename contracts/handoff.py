@@ -17,8 +17,9 @@ from typing import Any, Literal, TypeVar
 import pytest
 from filelock import FileLock
 
-from contracts import checkpoint, export
+from contracts import checkpoint, export, tensor_copy
 from contracts.conversation import Progress
+from contracts.dialect import Dialect
 from contracts.facts import CASE_TIMEOUT, CaseResult, DraftFacts, Refusal, SideName
 from contracts.recipes import RECIPES, Recipe, Target
 from contracts.replay import Replay
@@ -238,9 +239,9 @@ class Workbench:
     # -------------------------------------------------------------------- export
 
     @cached_property
-    def dialect(self) -> export.Dialect:
+    def dialect(self) -> Dialect:
         """What the serving release reads, from its record or from the newest older one."""
-        return export.Dialect.for_release(self.side("serving").version)
+        return Dialect.for_release(self.side("serving").version)
 
     @cached_property
     def _plans(self) -> dict[str, export.Plan]:
@@ -259,7 +260,8 @@ class Workbench:
     def _exports(self) -> Path:
         """Every draft, exported as far as it can be expressed: the serving library judges the rest."""
         written = {name: [dict(item.config), dict(item.renames)] for name, item in self._plans.items()}
-        content = json.dumps(written, sort_keys=True).encode() + Path(export.__file__).read_bytes()
+        code = [Path(str(module.__file__)).read_bytes() for module in (export, tensor_copy)]
+        content = b"".join([json.dumps(written, sort_keys=True).encode(), *code])
         digest = hashlib.sha256(content).hexdigest()[:12]
         folder = self._trained.folder / f"exported-{digest}"
         complete = folder.with_suffix(".json")

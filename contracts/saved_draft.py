@@ -7,7 +7,12 @@ from typing import Annotated, Any, Literal
 from packaging.version import InvalidVersion, Version
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from contracts import tensor_copy
 from contracts.checkpoint import Checkpoint, CheckpointError
+
+WEIGHT_DTYPES = ("F32", "BF16", "F16")
+MAP_DTYPES = {"d2t": ("I64", "I32"), "t2d": ("BOOL",)}
+"""What speculators saves tensors in, and what a draft can be trained in."""
 
 LAYER_PARTS = (
     "input_layernorm", "post_attention_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
@@ -151,12 +156,42 @@ def check_whole(source: Checkpoint, saved: SavedConfig) -> None:
             )
     layers = tuple(f"layers.{index}." for index in range(layer.num_hidden_layers))
     for name, tensor in source.tensors.items():
-        if name == "d2t" and not tensor.dtype.startswith("I"):
-            raise CheckpointError(f"{source.path}: d2t is of dtype {tensor.dtype}; offsets are integers")
+        fitting = MAP_DTYPES.get(name, WEIGHT_DTYPES)
+        if tensor.dtype not in fitting:
+            raise CheckpointError(
+                f"{source.path / tensor.file}: {name} is of dtype {tensor.dtype}, expected "
+                f"{' or '.join(fitting)}; save the draft again"
+            )
         if name not in expected and name not in ("d2t", "t2d") and not name.startswith(layers):
             raise CheckpointError(
                 f"{source.path}: config.json has no place for tensor {name}; the two are not of one draft"
             )
+
+
+def check_map(source: Checkpoint, saved: SavedConfig) -> None:
+    """Refuse a vocabulary map that leads nowhere, twice to the same token, or elsewhere than t2d says.
+
+    Raises:
+        CheckpointError: d2t is no sound map of offsets.
+
+    """
+    if "d2t" not in source.tensors:
+        return
+    where = f"{source.path / source.tensors['d2t'].file}: d2t"
+    size = saved.transformer_layer_config.vocab_size
+    targets = [draft + offset for draft, offset in enumerate(tensor_copy.integers(source, "d2t"))]
+    outside = [target for target in targets if not 0 <= target < size]
+    if outside:
+        raise CheckpointError(
+            f"{where} maps to token {outside[0]} of a vocabulary of {size}; it has to hold offsets "
+            "(target id minus draft id), not target ids"
+        )
+    if len(set(targets)) < len(targets):
+        raise CheckpointError(f"{where} maps two draft tokens to one; build the vocabulary map again")
+    if "t2d" in source.tensors:
+        marked = [token for token, chosen in enumerate(tensor_copy.flags(source, "t2d")) if chosen]
+        if marked != sorted(targets):
+            raise CheckpointError(f"{where} and t2d are not of one vocabulary map; save the draft again")
 
 
 def _expected(saved: SavedConfig) -> dict[str, tuple[int, ...] | None]:

@@ -121,10 +121,11 @@ def checkpoint(**changes: Any) -> Checkpoint:
 
 
 def save_draft(folder: Path, **changes: Any) -> Path:
-    """The same draft on disk; every weight is one."""
+    """The same draft on disk; every weight is one, and draft ids are target ids."""
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(saved_config(**changes)))
-    kinds = {"d2t": torch.int64, "t2d": torch.bool}
-    tensors = {name: torch.ones(shape, dtype=kinds.get(name)) for name, shape in SHAPES.items()}
+    tensors = {name: torch.ones(shape) for name, shape in SHAPES.items()}
+    tensors["d2t"] = torch.zeros(192, dtype=torch.int64)
+    tensors["t2d"] = torch.arange(256) < 192
     save_file(tensors, folder / "model.safetensors")
     return folder

@@ -10,7 +10,8 @@ from safetensors.torch import load_file
 
 from contracts import checkpoint as checkpoints
 from contracts import export, records
-from contracts.export import Dialect, Refused
+from contracts.dialect import Dialect
+from contracts.export import Refused
 from contracts.verdict import Cause
 from tests.facts import SERVED, checkpoint, save_draft, saved_config, with_facet
 
@@ -165,12 +166,12 @@ def test_tensor_that_the_config_does_not_speak_of_is_one_line(name: str) -> None
 def test_map_of_floats_is_one_line() -> None:
     source = checkpoint()
     tensors = {**source.tensors, "d2t": replace(source.tensors["d2t"], dtype="F32")}
-    with pytest.raises(checkpoints.CheckpointError, match="offsets are integers"):
+    with pytest.raises(checkpoints.CheckpointError, match="d2t is of dtype F32, expected I64 or I32"):
         export.plan(replace(source, tensors=tensors), DIALECT)
 
 
-def test_dtype_in_its_older_spelling_is_kept() -> None:
-    assert export.plan(checkpoint(dtype=None, torch_dtype="bfloat16"), DIALECT).config["dtype"] == "bfloat16"
+def test_dtype_is_that_of_the_tensors_whatever_the_config_says() -> None:
+    assert export.plan(checkpoint(dtype="bfloat16"), DIALECT).config["dtype"] == "float32"
 
 
 @pytest.mark.parametrize("changes", [{"draft_vocab_size": 100}, {"layer": {"hidden_size": 128}}])

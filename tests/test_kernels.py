@@ -108,8 +108,8 @@ for trial in range(24):
     start = torch.cat([torch.zeros(1, dtype=torch.long), new.cumsum(0)[:-1]])
     ours = torch.zeros_like(q)
     reference.extend_attention_cpu(
-        q, k.flatten(1) if trial % 2 else k, v, ours, k_cache, v_cache, 1.0, 1.0, table, rows, length, new, start,
-        int(new.max()), 0.3, 0.0, False, window, None, None, None, True)
+        q, k.flatten(1) if trial % 2 else k, v, ours, k_cache, v_cache, 1.0, 1.0, table, rows, length, new,
+        start, int(new.max()), 0.3, 0.0, False, window, None, None, None, True)
     at = torch.cat([table[r, p:t].long() for r, p, t in zip(rows, prefix, length)])
     k_cache[at], v_cache[at] = k, v
     theirs = torch.zeros_like(q)
@@ -124,7 +124,8 @@ for trial in range(24):
     ours, theirs = torch.zeros_like(q), torch.zeros_like(q)
     ours_k, ours_v = k_cache.clone(), v_cache.clone()
     reference.decode_attention_cpu(
-        q, ours_k, ours_v, 1.0, 1.0, ours, k, v, at, None, table, rows, length, 0.3, 0.0, False, window, None, None)
+        q, ours_k, ours_v, 1.0, 1.0, ours, k, v, at, None, table, rows, length, 0.3, 0.0, False, window, None,
+        None)
     k_cache[at], v_cache[at] = k, v
     assert torch.equal(ours_k, k_cache) and torch.equal(ours_v, v_cache)
     backend._run_sdpa_forward_decode(
@@ -155,7 +156,8 @@ for trial in range(12):
 
     ours, theirs = (torch.zeros(requests * topk * steps, dtype=torch.long) for _ in range(2))
     reference.assign_draft_cache_locs_contiguous_cpu(rows, table, length, ours, WIDTH, topk, steps)
-    cache_locs.assign_draft_cache_locs_contiguous[(requests,)](rows, table, length, theirs, WIDTH, topk, steps)
+    cache_locs.assign_draft_cache_locs_contiguous[(requests,)](
+        rows, table, length, theirs, WIDTH, topk, steps)
     assert torch.equal(ours, theirs)
 
     end = length + torch.randint(1, 5, (requests,))

@@ -30,8 +30,8 @@ from contracts.facts import (
     VocabMap,
     WeightNames,
 )
+from contracts.probes import sglang_captures, sglang_replay
 from contracts.probes import sglang_meta as meta
-from contracts.probes import sglang_replay
 from contracts.probes.dataflow import Names
 from contracts.probes.kernels import sgl_kernel, torchvision_ops
 from contracts.probes.observe import STATE, angles, epsilon, reads
@@ -59,6 +59,8 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
     """Serve the draft in `case["folder"]` for the target in `case["target"]` as far as the library allows."""
     if "golden" in case:
         return sglang_replay.observe(case, refusals)
+    if "captures" in case:
+        return sglang_captures.observe(case, refusals)
     session = Session()
     with refusals.stage("resolve"):
         session.resolve(case["target"], case["folder"], case["server_args"])

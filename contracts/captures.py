@@ -1,0 +1,120 @@
+"""How the target classes of a sglang release number their layers, and which ids deliver given states.
+
+`releases/sglang/captures.json` holds what each class's own capture setter did with four lists of ids
+(contracts/probes/sglang_captures.py); recorded by `pytest tests/test_captures.py --snapshot-update`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from packaging.version import Version
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+from contracts.causes import Cause
+from contracts.records import RELEASES
+
+FILE = RELEASES / "sglang" / "captures.json"
+
+DEFECTS: Mapping[str, Cause] = {
+    "Gemma3ForCausalLM": Cause.STATE_WITHOUT_RESIDUAL,
+    "Gemma3ForConditionalGeneration": Cause.STATE_WITHOUT_RESIDUAL,
+}
+"""Target classes whose capture is wrong whatever the ids: models/gemma3_causal.py of 0.5.22 and 0.5.23
+appends the hidden states without the residual."""
+
+
+class Rule(BaseModel):
+    """One target class: hidden-state index minus id, by what is particular about a list of ids."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    usual: int | None
+    first_is_1: int | None
+    one_is_not_first: int | None
+    reaches_the_end: int | None
+    shares_embedding: bool
+    """Whether the draft worker can take the target's embedding, which it does for every EAGLE-3 draft."""
+
+    def shift(self, ids: Sequence[int], num_layers: int) -> int | None:
+        """What the class adds to each of these ids."""
+        if max(ids) == num_layers:
+            return self.reaches_the_end
+        if ids[0] == 1:
+            return self.first_is_1
+        return self.one_is_not_first if 1 in ids else self.usual
+
+
+class NotCaptured(Exception):
+    """A target cannot deliver the states: why, as a cause and the thing in question."""
+
+    def __init__(self, cause: Cause, what: str) -> None:
+        self.cause, self.what = cause, what
+        super().__init__(f"{what} ({cause})")
+
+
+_RULES = TypeAdapter(dict[str, dict[str, Rule]])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Captures:
+    """The target classes of one release."""
+
+    release: str
+    rules: Mapping[str, Rule]
+
+    @classmethod
+    def for_release(cls, serving: str) -> Captures:
+        """What is recorded for sglang `serving`, or for the newest release before it."""
+        recorded = _RULES.validate_json(FILE.read_bytes())
+        release = max((name for name in recorded if Version(name) <= Version(serving)), key=Version)
+        return cls(release=release, rules=recorded[release])
+
+    def ids(self, architectures: Sequence[str], states: Sequence[int], num_layers: int) -> tuple[int, ...]:
+        """Layer ids with which a target delivers `states`, hidden-state indices in ascending order.
+
+        Args:
+            architectures: class of the target, then that of its language model if it wraps one.
+            states: wanted.
+            num_layers: of the target.
+
+        Raises:
+            NotCaptured: no ids do, or nothing is known about the class.
+
+        """
+        for name in architectures:
+            if name in DEFECTS:
+                raise NotCaptured(DEFECTS[name], f"target {name}")
+        rule = next((rule for name in architectures if (rule := self._known(name))), None)
+        if rule is None:
+            raise NotCaptured(
+                Cause.CAPTURE_UNKNOWN, f"target {' / '.join(architectures) or 'without a class'}"
+            )
+        if not rule.shares_embedding:
+            raise NotCaptured(Cause.DRAFT_REFUSED, f"target {architectures[0]} has no get_embed_and_head")
+        if max(states) >= num_layers:
+            raise NotCaptured(Cause.LAYER_OUT_OF_RANGE, f"hidden state {max(states)} of {num_layers} layers")
+        for ids in _candidates(states):
+            shift = rule.shift(ids, num_layers)
+            if shift is not None and sorted(layer_id + shift for layer_id in ids) == sorted(states):
+                return ids
+        raise NotCaptured(
+            Cause.WRONG_LAYERS, f"target {architectures[0]} delivers hidden states {list(states)} for no ids"
+        )
+
+    def _known(self, name: str) -> Rule | None:
+        rule = self.rules.get(name)
+        return rule if rule is not None and rule.usual is not None else None
+
+
+def _candidates(states: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Lists of ids that might deliver states: as outputs, as inputs, and with a 1 not in front.
+
+    The order of ids says nothing in sglang, which captures ascending; but some setters look at the first.
+    """
+    for shift in (1, 0):
+        ids = tuple(state - shift for state in states)
+        yield ids
+        if ids[0] == 1 and len(ids) > 1:
+            yield (ids[1], ids[0], *ids[2:])

@@ -1,0 +1,170 @@
+"""The command line. Thin: options in, words and an exit status out.
+
+Exit statuses: 0 done, 1 the draft cannot be expressed for that release, 2 bad input or a full disk, 130
+interrupted.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from packaging.requirements import InvalidRequirement, Requirement
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+from contracts import __version__, export, export_report, records
+from contracts.checkpoint import CheckpointError, read
+from contracts.dialect import Dialect
+from contracts.records import UnsupportedRelease
+from contracts.served_target import ServedTarget
+
+EXIT_REFUSED = 1
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+
+EXAMPLES = """
+Examples:
+
+contracts export my-draft -o my-draft-sglang
+
+contracts export my-draft --for sglang==0.5.23 --target my-target -o my-draft-sglang
+"""
+
+app = typer.Typer(
+    name="contracts",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+Version = Annotated[bool, typer.Option("--version", help="Show the version and leave.", is_eager=True)]
+Draft = Annotated[Path, typer.Argument(metavar="CKPT", help="Folder of the draft that speculators saved.")]
+Out = Annotated[Path, typer.Option("-o", "--output", metavar="OUT", help="New folder to write.")]
+Release = Annotated[
+    str | None,
+    typer.Option(
+        "--for", metavar="RELEASE", help="sglang==VERSION that will serve it (default: the newest)."
+    ),
+]
+Target = Annotated[
+    Path | None,
+    typer.Option("--target", metavar="DIR", help="Folder with the config.json of its target."),
+]
+Force = Annotated[
+    bool,
+    typer.Option("--force", help="Write it even if something cannot be expressed; config.json says what."),
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it holds a checkpoint.")]
+
+
+@app.callback()
+def root(version: Version = False) -> None:
+    """Contracts between the training and the serving of speculative-decoding drafts.
+
+    The contracts themselves run with: pytest --pyargs contracts -m contracts
+    """
+    if version:
+        typer.echo(f"draft-contracts {__version__}")
+        raise typer.Exit
+
+
+@app.command("export", epilog=EXAMPLES)
+def export_command(
+    draft: Draft,
+    out: Out,
+    release: Release = None,
+    target: Target = None,
+    force: Force = False,
+    overwrite: Overwrite = False,
+) -> None:
+    """Write a draft the way a sglang release reads it, or refuse with a cause."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_INTERRUPTED))  # so that nothing half-written stays
+    console = Console(highlight=False, soft_wrap=True)
+    try:
+        served = None if target is None else ServedTarget.read(target)
+        planned = export.plan(read(draft), Dialect.for_release(_version(release)), served)
+        with _progress() as progress:
+            bar = progress.add_task(str(out), total=planned.size)
+            export.write(
+                planned,
+                out,
+                force=force,
+                overwrite=overwrite,
+                copied=lambda size: progress.advance(bar, size),
+            )
+    except export.Refused as refused:
+        _tell_refused(console, planned, refused)
+        raise typer.Exit(EXIT_REFUSED) from None
+    except (CheckpointError, UnsupportedRelease, FileExistsError) as error:
+        _fail(str(error))
+    except OSError as error:
+        _fail(f"{error.filename or out}: {error.strerror or error}; nothing was written")
+    except KeyboardInterrupt:
+        _fail("interrupted; nothing was written", EXIT_INTERRUPTED)
+    _tell_written(console, planned, out)
+
+
+def _version(release: str | None) -> str:
+    """The version in `sglang==VERSION`.
+
+    Raises:
+        UnsupportedRelease: it is anything else.
+
+    """
+    if release is None:
+        return records.recorded_releases("sglang")[-1]
+    try:
+        wanted = Requirement(release)
+        (pin,) = wanted.specifier
+        if wanted.name == "sglang" and pin.operator == "==":
+            return pin.version
+    except (InvalidRequirement, ValueError):
+        pass
+    raise UnsupportedRelease(f"--for {release!r}: write sglang==VERSION, as in sglang==0.5.23")
+
+
+def _progress() -> Progress:
+    """A bar on the terminal, and nothing elsewhere."""
+    console = Console(stderr=True)
+    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+def _fail(message: str, status: int = EXIT_BAD_INPUT) -> NoReturn:
+    Console(stderr=True, highlight=False, soft_wrap=True).print(f"[red]error[/red]: {escape(message)}")
+    raise typer.Exit(status)
+
+
+def _tell_written(console: Console, planned: export.Plan, out: Path) -> None:
+    colour, said = ("yellow", "forced") if planned.refusals else ("green", "written")
+    where = f"{escape(str(out))} for sglang {planned.dialect.release}"
+    console.print(
+        f"[{colour}]{said}[/{colour}]  {where}: {len(planned.renames)} tensors, {planned.size / 1e6:,.1f} MB"
+    )
+    for word, sentence in export_report.summary(planned):
+        console.print(f"  {word:<13}  {escape(sentence)}")
+    console.print(f"  {'serve with':<13}  {escape(export_report.serve_with(planned, out))}")
+
+
+def _tell_refused(console: Console, planned: export.Plan, refused: export.Refused) -> None:
+    draft, release = escape(str(planned.source.path)), planned.dialect.release
+    told = f"{draft} holds what sglang {release} cannot be given; nothing was written"
+    console.print(f"[red]refused[/red]  {told}")
+    for item in refused.refusals:
+        console.print(f"\n  [bold]{escape(item.what)}[/bold]  ({item.cause})")
+        console.print(f"    cause         {escape(item.cause.explanation)}")
+        console.print(f"    consequence   served anyway, {export_report.consequence(item)}")
+        console.print(f"    what helps    {escape(item.cause.fix)}")
+    console.print("\n--force writes it all the same, and says in config.json what is wrong")
+
+
+def main() -> None:
+    """Entry of the console script."""
+    app()

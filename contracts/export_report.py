@@ -1,0 +1,102 @@
+"""What an export did, or why it did nothing, in words."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from contracts.causes import Cause
+from contracts.export import DERIVED, Plan, Refusal
+
+SILENT = "the server starts, answers, and rejects most draft tokens: acceptance will collapse, silently"
+CONSEQUENCES = {
+    Cause.DRAFT_REFUSED: "the server fails when it loads the draft",
+    Cause.CONTEXT_TOO_SHORT: "the server refuses to start",
+    Cause.CAPTURE_UNKNOWN: "it may be served right or get other layers than it was trained on; nobody looked",
+    Cause.WINDOW_DIFFERS: "draft tokens are rejected more and more often beyond the length of the window",
+}
+"""What happens if the draft is served all the same; SILENT where nothing else is said."""
+
+_NUMBER = re.compile(r"\.\d+\.")
+
+
+def summary(planned: Plan) -> list[tuple[str, str]]:
+    """What was renamed, converted, set and dropped: a word and a sentence each."""
+    return [
+        *_renamed(planned),
+        *_converted(planned),
+        *_set(planned),
+        *(
+            ("dropped", f"{name}, which says nothing that d2t does not")
+            for name in planned.source.tensors
+            if name in DERIVED
+        ),
+        *(("not expressed", f"{item.what} ({item.cause})") for item in planned.refusals),
+    ]
+
+
+def _dropped(planned: Plan) -> list[str]:
+    return [name for name in planned.source.tensors if name in DERIVED]
+
+
+def _renamed(planned: Plan) -> Iterator[tuple[str, str]]:
+    kinds = Counter((_stem(old), _stem(new)) for old, new in planned.renames.items() if old != new)
+    for (old, new), number in kinds.items():
+        yield "renamed", f"{number} tensor{'s' if number > 1 else ''}: {old} -> {new}"
+
+
+def _stem(name: str) -> str:
+    """Which family of tensors a name belongs to."""
+    if name.startswith(("layers.0.", "midlayer.")):
+        return name.partition(".")[0] + (".0.*" if name.startswith("layers") else ".*")
+    return _NUMBER.sub(".N.", name)
+
+
+def _converted(planned: Plan) -> Iterator[tuple[str, str]]:
+    states = planned.saved.eagle_aux_hidden_state_layer_ids
+    ids = planned.config["eagle_config"]["eagle_aux_hidden_state_layer_ids"]
+    if states and ids:
+        classes = planned.target.architectures if planned.target else ()
+        for_whom = f"for {classes[0]}" if classes else "for a target that numbers its layers as Llama does"
+        yield "converted", f"layer ids {states} -> {ids} ({for_whom})"
+
+
+def _set(planned: Plan) -> Iterator[tuple[str, str]]:
+    said, layer = planned.saved.dtype or planned.saved.torch_dtype, planned.saved.transformer_layer_config
+    dtype, length = planned.config["dtype"], planned.config["max_position_embeddings"]
+    whose = "the target's" if planned.target and planned.target.dtype else "that of the tensors"
+    if dtype != said:
+        yield "set", f"dtype {dtype}, {whose} (config.json said {said})"
+    elif dtype == "float32" and not planned.target:
+        yield (
+            "note",
+            "in float32, which sglang's \"--dtype auto\" serves in float16; --target takes the target's",
+        )
+    if length != layer.max_position_embeddings:
+        yield (
+            "set",
+            f"max_position_embeddings {layer.max_position_embeddings} -> {length}, the target's context",
+        )
+    yield "set", "RoPE in both spellings: rope_parameters, and rope_theta with rope_scaling"
+
+
+def serve_with(planned: Plan, folder: Path) -> str:
+    """The arguments with which a server takes the exported draft."""
+    return " ".join(
+        [
+            "--speculative-algorithm EAGLE3",
+            f"--speculative-draft-model-path {folder}",
+            *_pairs(planned.server_args),
+        ]
+    )
+
+
+def _pairs(arguments: tuple[str, ...]) -> list[str]:
+    return [" ".join(pair) for pair in zip(arguments[::2], arguments[1::2], strict=True)]
+
+
+def consequence(refusal: Refusal) -> str:
+    """What happens if the draft is served all the same."""
+    return CONSEQUENCES.get(refusal.cause, SILENT)

@@ -1,0 +1,72 @@
+"""How each target class of sglang numbers its layers, by running its own capture setter.
+
+The setter runs on a stand-in for the model, which has no layers and no weights: what is asked is which layer
+indices the setter writes for a list of ids. Index i means the input of layer i, which is hidden state i.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from contracts.facts import DraftFacts
+from contracts.probes.stream import Refusals
+
+NUM_LAYERS = 8
+SITUATIONS: dict[str, tuple[int, ...]] = {
+    "usual": (2, 4, 6),
+    "first_is_1": (1, 4, 6),
+    "one_is_not_first": (4, 1, 6),
+    "reaches_the_end": (2, 4, NUM_LAYERS),
+}
+"""Lists of ids between which setters tell, by what is particular about them."""
+SETTER = "set_eagle3_layers_to_capture"
+
+
+class _Model:
+    """A target that remembers which layers it was told to capture."""
+
+    def __init__(self, inner: _Model | None = None) -> None:
+        self.layers_to_capture: list[int] | None = None
+        self.capture_aux_hidden_states = False
+        self.layers: list[Any] = []
+        self.config = self
+        self.num_hidden_layers = NUM_LAYERS
+        self.text_config = self
+        self.pp_group = self
+        self.is_last_rank = True
+        self.model = inner or _Model(self)
+
+    def set_eagle3_layers_to_capture(self, layers: list[int]) -> None:
+        """What an inner model is told: layer indices already."""
+        self.layers_to_capture = layers
+
+
+def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
+    """Write, to `case["captures"]`, each target class's shift in every situation."""
+    from sglang.srt.models.registry import ModelRegistry
+
+    ModelRegistry.get_supported_archs()  # loads them
+    shifts = {
+        name: _shifts(cls) for name, cls in sorted(ModelRegistry.models.items()) if hasattr(cls, SETTER)
+    }
+    Path(case["captures"]).write_text(json.dumps(shifts))
+    return DraftFacts()
+
+
+def _shifts(cls: type) -> dict[str, Any]:
+    """Hidden-state index minus id, per situation; None where the setter does something else."""
+    found: dict[str, Any] = {name: _shift(cls, ids) for name, ids in SITUATIONS.items()}
+    return found | {"shares_embedding": hasattr(cls, "get_embed_and_head")}
+
+
+def _shift(cls: Any, ids: tuple[int, ...]) -> int | None:
+    model = _Model()
+    try:
+        getattr(cls, SETTER)(model, list(ids))
+    except Exception:  # a wrapper that asks its language model, say: nothing is known of it
+        return None
+    layers = model.layers_to_capture or model.model.layers_to_capture
+    differences = {layer - layer_id for layer, layer_id in zip(layers or (), ids, strict=False)}
+    return differences.pop() if layers is not None and len(differences) == 1 else None
