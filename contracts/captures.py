@@ -1,6 +1,6 @@
 """How the target classes of a sglang release number their layers, and which ids deliver given states.
 
-`releases/sglang/captures.json` holds what each class's own capture setter did with four lists of ids
+`releases/captures.json` holds what each class's own capture setter did with four lists of ids
 (contracts/probes/sglang_captures.py); recorded by `pytest tests/test_captures.py --snapshot-update`.
 """
 
@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 from contracts.causes import Cause
 from contracts.records import RELEASES
 
-FILE = RELEASES / "sglang" / "captures.json"
+FILE = RELEASES / "captures.json"
 
 DEFECTS: Mapping[str, Cause] = {
     "Gemma3ForCausalLM": Cause.STATE_WITHOUT_RESIDUAL,

@@ -37,7 +37,6 @@ contracts export my-draft --for sglang==0.5.23 --target my-target -o my-draft-sg
 
 app = typer.Typer(
     name="contracts",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -64,15 +63,16 @@ Force = Annotated[
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it holds a checkpoint.")]
 
 
-@app.callback()
-def root(version: Version = False) -> None:
+@app.callback(invoke_without_command=True)
+def root(context: typer.Context, version: Version = False) -> None:
     """Contracts between the training and the serving of speculative-decoding drafts.
 
     The contracts themselves run with: pytest --pyargs contracts -m contracts
     """
     if version:
         typer.echo(f"draft-contracts {__version__}")
-        raise typer.Exit
+    elif context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 @app.command("export", epilog=EXAMPLES)

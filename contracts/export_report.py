@@ -10,7 +10,7 @@ from pathlib import Path
 from contracts.causes import Cause
 from contracts.export import DERIVED, Plan, Refusal
 
-SILENT = "the server starts, answers, and rejects most draft tokens: acceptance will collapse, silently"
+SILENT = "the server starts and answers, and acceptance drops or collapses, silently"
 CONSEQUENCES = {
     Cause.DRAFT_REFUSED: "the server fails when it loads the draft",
     Cause.CONTEXT_TOO_SHORT: "the server refuses to start",

@@ -23,6 +23,7 @@ from contracts.dialect import Dialect
 from contracts.facts import CASE_TIMEOUT, CaseResult, DraftFacts, Refusal, SideName
 from contracts.recipes import RECIPES, Recipe, Target
 from contracts.replay import Replay
+from contracts.served_target import ServedTarget
 from contracts.sides import Side, SideRun, SideUnavailable, is_intact, manifest
 
 T = TypeVar("T")
@@ -251,7 +252,8 @@ class Workbench:
             if run.error or run.refusals:
                 continue
             try:
-                plans[name] = export.plan(checkpoint.read(self.draft_folder(name)), self.dialect)
+                target = ServedTarget.read(self.target_folder(self._recipes[name].target))
+                plans[name] = export.plan(checkpoint.read(self.draft_folder(name)), self.dialect, target)
             except checkpoint.CheckpointError as error:
                 self._unreadable[name] = str(error)
         return plans

@@ -9,7 +9,7 @@ import pytest
 
 from contracts.facts import DraftFacts, Refusal, to_json
 from tests import replays
-from tests.facts import SERVED, TRAINED, save_draft, with_facet
+from tests.facts import SERVED, TRAINED, save_draft, save_target, with_facet
 from tests.fake_python import fake_python
 
 RAW_REFUSED = {
@@ -25,10 +25,12 @@ class Bench:
         self.pytester = pytester
         self.root = pytester.path
         golden, self.replay = replays.save(self.root)
+        draft, target = save_draft(self.root / "draft"), save_target(self.root / "target")
+        self.trained = {"folder": draft, "target": target, "golden": golden}
         self.training = fake_python(
             self.root / "training",
             "speculators",
-            files={"folder": save_draft(self.root / "draft"), "golden": golden},
+            files=self.trained,
             answers={"*": {"facts": to_json(TRAINED)}},
         )
         self.serve(SERVED)

@@ -129,3 +129,18 @@ def save_draft(folder: Path, **changes: Any) -> Path:
     tensors["t2d"] = torch.arange(256) < 192
     save_file(tensors, folder / "model.safetensors")
     return folder
+
+
+def save_target(folder: Path, **changes: Any) -> Path:
+    """The config.json of a target that the draft is for."""
+    folder.mkdir()
+    config = {
+        "architectures": ["LlamaForCausalLM"],
+        "num_hidden_layers": 8,
+        "hidden_size": 64,
+        "vocab_size": 256,
+        "max_position_embeddings": 512,
+        "dtype": "float32",
+    }
+    (folder / "config.json").write_text(json.dumps(config | changes))
+    return folder

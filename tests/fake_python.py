@@ -43,7 +43,10 @@ for step in plan["steps"]:
             for source, place in plan["files"].items():
                 if place in case and not answer.get("error"):
                     os.makedirs(os.path.dirname(case[place]), exist_ok=True)
-                    (shutil.copytree if os.path.isdir(source) else shutil.copy)(source, case[place])
+                    if os.path.isdir(source):
+                        shutil.copytree(source, case[place], dirs_exist_ok=True)
+                    else:
+                        shutil.copy(source, case[place])
             out.write(json.dumps({{"kind": "case", "case": case["case"], **answer}}) + "\\n")
     elif step == "end":
         out.write(json.dumps({{"kind": "end", "cases": len(order["cases"])}}) + "\\n")

@@ -23,9 +23,7 @@ def text(recorded: dict[str, dict[str, Any]]) -> str:
     """A line per class."""
     releases = []
     for release in sorted(recorded, key=Version):
-        rules = (
-            f"{json.dumps(name)}: {json.dumps(rule)}" for name, rule in sorted(recorded[release].items())
-        )
+        rules = (f'"{name}": {json.dumps(rule)}' for name, rule in sorted(recorded[release].items()))
         releases.append(f"{json.dumps(release)}: {{\n  " + ",\n  ".join(rules) + "\n}")
     return "{\n" + ",\n".join(releases) + "\n}\n"
 

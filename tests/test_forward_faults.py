@@ -125,7 +125,11 @@ FAULTS = (
     Fault("absolute_d2t", absolute_d2t, Cause.DRAFT_REFUSED, {"forward.draft_runs"}),  # ids beyond the end
     Fault("no_d2t", drop("d2t"), Cause.MAP_IGNORED, CHAIN | TOKENS),
     Fault("one_layer", edit(num_hidden_layers=1), Cause.LATER_LAYERS_SKIPPED, LAYER, recipe="two_layers"),
-    # Either spelling of RoPE alone is read: no fault.
+    # A longer table of angles, and either spelling of RoPE alone: no faults.
+    *(
+        Fault(f"{recipe}_longer_table", edit(max_position_embeddings=4096), None, recipe=recipe)
+        for recipe in ("plain", "rope_llama3", "rope_yarn", "rope_linear")
+    ),
     *(
         Fault(f"{recipe}_{spelling.__name__}", spelling, None, recipe=recipe)
         for recipe in ("plain", "rope_llama3", "rope_yarn", "rope_linear")

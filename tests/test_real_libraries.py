@@ -29,6 +29,16 @@ def test_refused_exactly_if_something_is_lost(real_workbench: Workbench, recipe:
     assert ("export.draft_can_be_expressed" in found) == bool(lost)
 
 
+@pytest.mark.parametrize("recipe", [recipe.name for recipe in RECIPES])
+def test_what_can_be_exported_computes_as_trained(real_workbench: Workbench, recipe: str) -> None:
+    """The proof of export: each draft that it does not refuse passes every forward contract."""
+    handoff, replay = real_workbench.handoff(recipe), real_workbench.replay(recipe)
+    found = broken(handoff, replay=replay)
+    numbers = {name for name in found if name.startswith(("forward.", "aux_layers."))}
+    numbers.discard("forward.training_agrees_with_itself")  # about the training side alone
+    assert bool(numbers) == bool(handoff.export_refusals)
+
+
 def test_every_recipe_varies_what_it_says(real_workbench: Workbench) -> None:
     facts = {recipe.name: real_workbench.facts("training", recipe.name) for recipe in RECIPES}
     plain = facts["plain"]

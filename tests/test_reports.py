@@ -94,7 +94,7 @@ def test_recipe_that_the_training_library_refuses_is_broken_once(bench: Bench) -
     bench.training = fake_python(
         bench.root / "training",
         "speculators",
-        files={"folder": bench.root / "draft", "golden": bench.root / "golden.safetensors"},
+        files=bench.trained,
         answers={"*": good, "plain": refused},
     )
     result = bench.run(target="contracts", k="plain and not surface")

@@ -1,0 +1,327 @@
+"""`contracts export` as its user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from typer.testing import CliRunner, Result
+
+from contracts import tensor_copy
+from contracts.cli import EXIT_BAD_INPUT, EXIT_INTERRUPTED, EXIT_REFUSED, app
+from tests.facts import save_draft, save_target
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def one_line(result: Result) -> str:
+    """The one line that a user's mistake gets."""
+    assert result.exit_code == EXIT_BAD_INPUT
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("error: ")
+    return line
+
+
+@pytest.fixture
+def draft(tmp_path: Path) -> Path:
+    return save_draft(tmp_path / "draft")
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return save_target(tmp_path / "target", max_position_embeddings=4096, dtype="bfloat16")
+
+
+def change_tensors(draft: Path, **changes: torch.Tensor) -> None:
+    file = draft / "model.safetensors"
+    tensors = load_file(file)
+    save_file(tensors | {name.replace("__", "."): value for name, value in changes.items()}, file)
+
+
+def nothing_left(tmp_path: Path) -> bool:
+    return not [path for path in tmp_path.iterdir() if path.name not in ("draft", "target")]
+
+
+# ------------------------------------------------------------------------------------- written
+
+
+def test_summary_says_what_was_renamed_converted_set_and_dropped(
+    draft: Path, target: Path, tmp_path: Path
+) -> None:
+    result = run("export", draft, "--for", "sglang==0.5.23", "--target", target, "-o", tmp_path / "out")
+    assert result.exit_code == 0, result.stderr
+    told = result.stdout
+    assert "written" in told.splitlines()[0]
+    assert "10 tensors: layers.0.* -> midlayer.*" in told
+    assert "layer ids [1, 4, 6] -> [0, 3, 5] (for LlamaForCausalLM)" in told
+    assert "dtype bfloat16, the target's (config.json said float32)" in told
+    assert "max_position_embeddings 512 -> 4096" in told
+    assert "t2d, which says nothing that d2t does not" in told
+    assert f"--speculative-draft-model-path {tmp_path / 'out'}" in told
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["dtype"] == "bfloat16"
+    assert config["max_position_embeddings"] == 4096
+
+
+def test_exporting_twice_gives_identical_bytes(draft: Path, target: Path, tmp_path: Path) -> None:
+    for out in ("one", "two"):
+        assert run("export", draft, "--target", target, "-o", tmp_path / out).exit_code == 0
+    one, two = (sorted((tmp_path / out).iterdir()) for out in ("one", "two"))
+    assert [file.read_bytes() for file in one] == [file.read_bytes() for file in two]
+    assert [file.name for file in one] == ["config.json", "model.safetensors"]
+
+
+def test_output_elsewhere_than_on_a_terminal_is_plain(draft: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "from contracts.cli import main; main()", "export", str(draft)]
+    done = subprocess.run([*command, "-o", str(tmp_path / "out")], capture_output=True, text=True, check=True)
+    assert "\x1b" not in done.stdout + done.stderr
+    assert done.stderr == ""
+
+
+# ------------------------------------------------------------------------------------- refused
+
+
+def test_refusal_says_cause_consequence_and_what_helps(tmp_path: Path) -> None:
+    draft = save_draft(tmp_path / "draft", norm_before_residual=True)
+    result = run("export", draft, "-o", tmp_path / "out")
+    assert result.exit_code == EXIT_REFUSED
+    for told in ("norm_before_residual: true", "norm-not-served", "consequence", "--no-norm-before-residual"):
+        assert told in result.stdout
+    assert "nothing was written" in result.stdout
+    assert nothing_left(tmp_path)
+
+
+def test_force_writes_it_and_stamps_what_is_wrong(tmp_path: Path) -> None:
+    draft = save_draft(tmp_path / "draft", norm_before_residual=True)
+    result = run("export", draft, "-o", tmp_path / "out", "--force")
+    assert result.exit_code == 0
+    assert "forced" in result.stdout
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["exported_by_draft_contracts"] == ["norm_before_residual: true (norm-not-served)"]
+
+
+def test_sound_export_carries_no_stamp(draft: Path, tmp_path: Path) -> None:
+    assert run("export", draft, "-o", tmp_path / "out", "--force").exit_code == 0
+    assert "exported_by_draft_contracts" not in (tmp_path / "out" / "config.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("layer", "changes", "told"),
+    [
+        ({}, {"architectures": ["Gemma3ForCausalLM"]}, "state-without-residual"),
+        ({}, {"architectures": ["NobodysForCausalLM"]}, "capture-unknown"),
+        ({}, {"num_hidden_layers": 6}, "layer-out-of-range"),
+        (
+            {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}},
+            {},
+            "context-too-short",
+        ),
+        (
+            {"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 2.0}},
+            {},
+            "context-too-short",
+        ),
+    ],
+)
+def test_target_that_the_draft_cannot_be_served_for(
+    tmp_path: Path, layer: dict[str, object], changes: dict[str, object], told: str
+) -> None:
+    draft, target = (
+        save_draft(tmp_path / "draft", layer=layer),
+        save_target(tmp_path / "target", max_position_embeddings=4096, **changes),
+    )
+    result = run("export", draft, "--target", target, "-o", tmp_path / "out")
+    assert result.exit_code == EXIT_REFUSED
+    assert told in result.stdout
+    assert nothing_left(tmp_path)
+
+
+# ----------------------------------------------------------------------------------- bad input
+
+
+def test_nan_is_named_with_file_and_tensor(draft: Path, tmp_path: Path) -> None:
+    broken = torch.ones(64, 192)
+    broken[3, 5] = float("nan")
+    change_tensors(draft, fc__weight=broken)
+    line = one_line(run("export", draft, "-o", tmp_path / "out"))
+    assert f"{draft}/model.safetensors: tensor 'fc.weight' holds NaN or infinity" in line
+    assert nothing_left(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("d2t", "told"),
+    [
+        (torch.full((192,), 100), "d2t maps to token 256 of a vocabulary of 256"),
+        (torch.full((192,), -1), "d2t maps to token -1 of a vocabulary of 256"),
+        (-torch.arange(192), "d2t maps two draft tokens to one"),
+        (torch.full((192,), 1), "d2t and t2d are not of one vocabulary map"),
+        (torch.zeros(192), "d2t is of dtype F32, expected I64 or I32"),
+    ],
+)
+def test_map_that_leads_nowhere_is_named(draft: Path, tmp_path: Path, d2t: torch.Tensor, told: str) -> None:
+    change_tensors(draft, d2t=d2t)
+    line = one_line(run("export", draft, "-o", tmp_path / "out", "--force"))
+    assert f"{draft}/model.safetensors" in line
+    assert told in line
+    assert nothing_left(tmp_path)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.float64, torch.float8_e4m3fn])
+def test_weight_of_a_wrong_dtype_is_named(draft: Path, tmp_path: Path, dtype: torch.dtype) -> None:
+    change_tensors(draft, fc__weight=torch.ones(64, 192).to(dtype))
+    line = one_line(run("export", draft, "-o", tmp_path / "out"))
+    assert f"{draft}/model.safetensors: fc.weight is of dtype" in line
+    assert "expected F32 or BF16 or F16" in line
+
+
+def test_missing_shard_and_index_that_points_outside_are_named(draft: Path, tmp_path: Path) -> None:
+    index = draft / "model.safetensors.index.json"
+    for shard, told in (
+        ("model-2.safetensors", "shard model-2.safetensors of the index is missing"),
+        ("../../etc/passwd", "points outside the checkpoint folder"),
+    ):
+        index.write_text(json.dumps({"weight_map": {"fc.weight": shard}}))
+        assert told in one_line(run("export", draft, "-o", tmp_path / "out"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"vocab_size": 300}, "vocab_size is 256, and the target's is 300"),
+        ({"hidden_size": 128}, "hidden_size is 64, and the target's is 128"),
+        ({"num_hidden_layers": None}, "target/config.json: no language model's config (num_hidden_layers"),
+        ({"num_hidden_layers": "8"}, "target/config.json: no language model's config (num_hidden_layers"),
+    ],
+)
+def test_config_of_another_target_is_one_line(
+    draft: Path, tmp_path: Path, changes: dict[str, object], told: str
+) -> None:
+    target = save_target(tmp_path / "target", max_position_embeddings=4096, **changes)
+    assert told in one_line(run("export", draft, "--target", target, "-o", tmp_path / "out"))
+
+
+@pytest.mark.parametrize(
+    ("release", "told"),
+    [
+        ("0.5.23", "write sglang==VERSION"),
+        ("sglang>=0.5.23", "write sglang==VERSION"),
+        ("vllm==0.5.23", "write sglang==VERSION"),
+        ("sglang==", "write sglang==VERSION"),
+        ("sglang==0.5.9", "sglang 0.5.9 is older than 0.5.22"),
+    ],
+)
+def test_release_that_is_none_is_one_line(draft: Path, tmp_path: Path, release: str, told: str) -> None:
+    assert told in one_line(run("export", draft, "--for", release, "-o", tmp_path / "out"))
+
+
+def test_output_that_is_there_is_left_alone(draft: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.txt").write_text("ten years")
+    assert "already there" in one_line(run("export", draft, "-o", tmp_path / "out"))
+    line = one_line(run("export", draft, "-o", tmp_path / "out", "--overwrite"))
+    assert "holds other things than a checkpoint" in line
+    assert (tmp_path / "out" / "thesis.txt").read_text() == "ten years"
+    for place in (draft, tmp_path):
+        assert "holds the draft" in one_line(run("export", draft, "-o", place, "--overwrite"))
+    (tmp_path / "link").symlink_to(tmp_path / "out")
+    assert "no folder" in one_line(run("export", draft, "-o", tmp_path / "link", "--overwrite"))
+
+
+def test_overwrite_replaces_a_checkpoint_as_a_whole(draft: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert run("export", draft, "-o", out).exit_code == 0
+    (out / "left-over.safetensors").write_text("")
+    assert run("export", draft, "-o", out, "--overwrite").exit_code == 0
+    assert sorted(file.name for file in out.iterdir()) == ["config.json", "model.safetensors"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["draft", "out"]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize(
+    ("error", "status", "told"),
+    [
+        (
+            OSError(28, "No space left on device"),
+            EXIT_BAD_INPUT,
+            "No space left on device; nothing was written",
+        ),
+        (KeyboardInterrupt(), EXIT_INTERRUPTED, "interrupted; nothing was written"),
+    ],
+)
+def test_full_disk_or_interrupt_leaves_no_output(
+    draft: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    status: int,
+    told: str,
+    overwrite: bool,
+) -> None:
+    out = tmp_path / "out"
+    if overwrite:
+        assert run("export", draft, "-o", out).exit_code == 0
+    before = sorted(out.rglob("*"))
+
+    def fails(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(tensor_copy, "_copy_one", fails)
+    result = run("export", draft, "-o", out, *(["--overwrite"] if overwrite else []))
+    assert result.exit_code == status
+    assert told in result.stderr
+    assert sorted(out.rglob("*")) == before
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_leaves_no_output(draft: Path, tmp_path: Path, number: signal.Signals) -> None:
+    """A real process, stopped while it copies."""
+    slowly = (
+        "import time; from contracts import cli, tensor_copy; one = tensor_copy._copy_one\n"
+        "def slow(*arguments):\n    one(*arguments); print('copied', flush=True); time.sleep(30)\n"
+        "tensor_copy._copy_one = slow; cli.main()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", slowly, "export", str(draft), "-o", str(tmp_path / "out")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "copied\n"
+    os.kill(process.pid, number)
+    started = time.monotonic()
+    _, stderr = process.communicate(timeout=20)
+    assert time.monotonic() - started < 20
+    assert process.returncode == EXIT_INTERRUPTED
+    assert "Traceback" not in stderr
+    assert nothing_left(tmp_path)
+
+
+# ---------------------------------------------------------------------------------------- help
+
+
+def test_help_has_examples() -> None:
+    told = run("export", "--help").stdout
+    assert "contracts export my-draft" in told
+    assert run("--version").stdout.startswith("draft-contracts ")
+    assert "export" in run("--help").stdout
+    assert run().stdout == run("--help").stdout
+
+
+def test_command_line_needs_no_heavy_import() -> None:
+    heavy = "('torch', 'pytest', 'transformers')"
+    code = f"import sys, contracts.cli; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
