@@ -11,9 +11,9 @@ import re
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,11 @@ class Plan:
     refusals: tuple[Refusal, ...]
     server_args: tuple[str, ...]
     """Command-line arguments that the server needs for this draft."""
+
+    def spelling_rope(self, keys: Collection[str]) -> Plan:
+        """The same plan with these of the RoPE keys alone: what another exporter writes."""
+        others = _rope(self.saved.transformer_layer_config).keys() - set(keys)
+        return replace(self, config={k: v for k, v in self.config.items() if k not in others})
 
     @property
     def size(self) -> int:

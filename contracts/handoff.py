@@ -253,7 +253,8 @@ class Workbench:
                 continue
             try:
                 target = ServedTarget.read(self.target_folder(self._recipes[name].target))
-                plans[name] = export.plan(checkpoint.read(self.draft_folder(name)), self.dialect, target)
+                planned = export.plan(checkpoint.read(self.draft_folder(name)), self.dialect, target)
+                plans[name] = planned.spelling_rope(self._recipes[name].rope_keys)
             except checkpoint.CheckpointError as error:
                 self._unreadable[name] = str(error)
         return plans

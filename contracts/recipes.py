@@ -56,6 +56,8 @@ class Recipe:
     """Further keys of the draft's layer config."""
     flags: Mapping[str, bool] = field(default_factory=dict)
     """Options of the training library's draft config; unset ones take its class default."""
+    rope_keys: tuple[str, ...] = ("rope_parameters", "rope_theta", "rope_scaling")
+    """Spelling of RoPE in the config.json that is served; export writes both."""
     train_embedding: bool = False
     """Let the draft's embedding differ from the target's."""
     served_dtype: DType = "float32"
@@ -76,6 +78,7 @@ _LLAMA3_ROPE = _frozen(
 
 BFLOAT16 = Target(name="llama_bfloat16", dtype="bfloat16", seed=3)
 """As most targets are published, and as the training command saves drafts."""
+_YARN_ROPE = _frozen(rope_type="yarn", rope_theta=50_000.0, factor=4.0, original_max_position_embeddings=128)
 
 RECIPES: tuple[Recipe, ...] = (
     Recipe(name="plain", about="a llama layer, a reduced vocabulary and three aux layers"),
@@ -121,11 +124,19 @@ RECIPES: tuple[Recipe, ...] = (
     Recipe(
         name="rope_yarn",
         about="RoPE scaling of the yarn type",
-        layer=_frozen(
-            rope_parameters=_frozen(
-                rope_type="yarn", rope_theta=50_000.0, factor=4.0, original_max_position_embeddings=128
-            )
-        ),
+        layer=_frozen(rope_parameters=_YARN_ROPE),
+    ),
+    Recipe(
+        name="rope_old_spelling",
+        about="llama3 scaling as transformers 4 spells it: rope_theta and rope_scaling alone",
+        layer=_frozen(rope_parameters=_LLAMA3_ROPE),
+        rope_keys=("rope_theta", "rope_scaling"),
+    ),
+    Recipe(
+        name="rope_new_spelling",
+        about="yarn scaling as transformers 5 spells it: rope_parameters alone",
+        layer=_frozen(rope_parameters=_YARN_ROPE),
+        rope_keys=("rope_parameters",),
     ),
     Recipe(
         name="attention_bias",

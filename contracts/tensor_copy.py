@@ -15,7 +15,7 @@ import numpy as np
 
 from contracts.checkpoint import Checkpoint, CheckpointError, Tensor
 
-PIECE = 8 * 2**20
+PIECE = 2**20
 """Bytes read, checked and written at a time."""
 ALIGNMENT = 8
 """The data begins at a multiple of it, so that every tensor can be memory-mapped where it lies."""

@@ -1,0 +1,5 @@
+"""`python -m contracts` is the `contracts` command."""
+
+from contracts.cli import main
+
+main()
