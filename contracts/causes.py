@@ -36,6 +36,11 @@ class Cause(StrEnum):
         "Read the message: it is the library's own. Compare the config keys with those of a release "
         "that accepts the draft.",
     )
+    DTYPE_DIFFERS = (
+        "dtype-differs",
+        "The draft is computed in another dtype than its target, so the first batch fails.",
+        "State the target's dtype in config.json (export --target does), or start the server with --dtype.",
+    )
     STATE_NOT_READ = (
         "state-not-read",
         "The class that the config resolves to never reads the target's hidden state: no EAGLE-3 draft.",

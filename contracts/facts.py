@@ -148,6 +148,14 @@ class Sharing:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ComputeDtypes:
+    """What a side computes in when nobody says otherwise (torch names)."""
+
+    draft: str
+    target: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class DraftFacts:
     """All that one side shows about one draft. A field is None where the side refused before it."""
 
@@ -168,6 +176,8 @@ class DraftFacts:
     rope: Rope | None = None
     attention: Attention | None = None
     sharing: Sharing | None = None
+    compute: ComputeDtypes | None = None
+    """Serving only: training computes in whatever its trainer is told."""
 
 
 @dataclass(frozen=True, kw_only=True)

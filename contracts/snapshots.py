@@ -46,6 +46,7 @@ MEANINGS = {
     "rope": "drafts already trained rotate by other angles: expect lost acceptance with distance",
     "attention.windows": "drafts already trained attend to another number of positions",
     "attention": "the attention of drafts already trained is computed differently",
+    "compute": "drafts already trained are computed in another precision than before",
     "sharing": "drafts already trained are served with another embedding or head",
 }
 """What a difference means for drafts already trained, by the longest prefix that fits."""

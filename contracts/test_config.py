@@ -50,3 +50,10 @@ def test_draft_reads_the_target_state(handoff: Handoff) -> None:
             expected="a draft class that is conditioned on the target's hidden states",
             seen=handoff.serving.architecture,
         )
+
+
+def test_draft_computes_in_the_dtype_of_its_target(handoff: Handoff) -> None:
+    """Draft and target are computed in the same dtype when the server is not told one."""
+    compute = handoff.served(lambda facts: facts.compute)
+    if compute.draft != compute.target:
+        raise Broken(Cause.DTYPE_DIFFERS, expected=f"{compute.target}, as the target", seen=compute.draft)

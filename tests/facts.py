@@ -15,6 +15,7 @@ from contracts.checkpoint import Checkpoint, Tensor
 from contracts.facts import (
     Attention,
     AuxLayers,
+    ComputeDtypes,
     DraftFacts,
     HiddenDims,
     NormFlags,
@@ -74,6 +75,7 @@ SERVED = replace(
     weight_names=WeightNames(names=tuple(RENAMES.values())),
     tensor_shapes=TensorShapes(shapes={RENAMES[name]: SHAPES[name] for name in RENAMES}),
     aux_layers=AuxLayers(states=(1, 4, 6), layer_ids=(0, 3, 5), num_layers=8),
+    compute=ComputeDtypes(draft="bfloat16", target="bfloat16"),
 )
 
 HANDOFF = Handoff(recipe=by_name("plain"), kind="exported", training=TRAINED, serving=SERVED, renames=RENAMES)

@@ -107,6 +107,9 @@ FAULTS = (
         "norms.fc_norm_is_honoured": Cause.NORM_DIFFERS,
         "weight_names.every_used_parameter_is_written": Cause.PARAMETER_UNWRITTEN,
     }),
+    Fault("dtype", edit(dtype="float32"), {
+        "config.draft_computes_in_the_dtype_of_its_target": Cause.DTYPE_DIFFERS,
+    }, recipe="bfloat16"),
     Fault("plain_llama_class", edit(architectures=["LlamaForCausalLM"]), {
         "config.draft_is_accepted": Cause.DRAFT_REFUSED,
     }),

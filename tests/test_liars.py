@@ -116,6 +116,11 @@ LIARS = (
         Cause.CONFIG_NOT_RESOLVED,
         raw=replace(HANDOFF, serving_refusals=(RESOLVE,)),
     ),
+    Liar(
+        "config.draft_computes_in_the_dtype_of_its_target",
+        Cause.DTYPE_DIFFERS,
+        serving("compute", draft="float16"),
+    ),
     Liar("config.draft_is_accepted", Cause.DRAFT_REFUSED, replace(HANDOFF, serving_refusals=(FORWARD,))),
     Liar(
         "config.draft_reads_the_target_state",

@@ -20,6 +20,7 @@ import torch
 from contracts.facts import (
     Attention,
     AuxLayers,
+    ComputeDtypes,
     DraftFacts,
     HiddenDims,
     NormFlags,
@@ -255,6 +256,10 @@ class Session:
             rope=self._rope(),
             attention=self._attention(),
             sharing=self._sharing() if self.shared else None,
+            compute=ComputeDtypes(
+                draft=str(self.draft_config.dtype).removeprefix("torch."),
+                target=str(self.target_config.dtype).removeprefix("torch."),
+            ),
         )
 
     def _config_keys(self) -> tuple[str, ...]:
