@@ -10,7 +10,7 @@ import pytest
 
 from contracts.causes import Cause
 from contracts.recipes import RECIPES
-from contracts.replay import COMPUTED, TOLERANCES, Numbers, Replay, cause_of, describe, row_errors
+from contracts.replay import COMPUTED, TOLERANCES, Numbers, Replay, cause_of, row_errors
 from contracts.verdict import Broken
 from tests.replays import GOLDEN, PROMPT, REPLAY, STATES, STEPS, SUPPOSED, served, taps
 from tests.runner import broken
@@ -86,7 +86,7 @@ def test_explanation_tells_error_place_and_what_remains() -> None:
     told = verdict(served(recurrent=slice(None)), "recurrent")
     assert told.cause is Cause.WINDOW_STANDING
     assert "first at position 0 of the prompt" in told.seen
-    assert "supposing so, the error is 0" in told.seen
+    assert "supposing window-standing, the error is 0" in told.seen
 
 
 def test_chained_steps_are_counted_from_the_prompt() -> None:
@@ -100,7 +100,9 @@ def test_nearest_explanation_is_told_where_none_fits() -> None:
     halfway = {**GOLDEN, "logits": 0.2 * GOLDEN["logits"] + 0.8 * SUPPOSED["logits"]}
     told = verdict(replace(REPLAY, served=halfway), "logits")
     assert told.cause is Cause.NUMBERS_DIFFER
-    assert "nearest of 2 explanations: In chained steps the attention window stays" in told.seen
+    assert (
+        "nearest of 2 hypotheses: window-standing (In chained steps the attention window stays" in told.seen
+    )
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -146,9 +148,10 @@ def test_tolerance_follows_the_dtype() -> None:
     assert verdict(replace(REPLAY, served=noisy), "fused")
 
 
-def test_hypothesis_with_a_detail_is_told_with_it() -> None:
+def test_detail_of_a_hypothesis_is_told() -> None:
     assert cause_of("fc-chunks-permuted:2,0,1") is Cause.CHUNKS_PERMUTED
-    assert describe("fc-chunks-permuted:2,0,1").endswith("(2,0,1)")
+    permuted = replace(REPLAY, hypotheses={"fc-chunks-permuted:2,0,1": SUPPOSED}, served=SUPPOSED)
+    assert "supposing fc-chunks-permuted:2,0,1, the error is 0" in verdict(permuted, "fused").seen
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import types
 from pathlib import Path
@@ -50,6 +51,11 @@ class Probe:
         if what in TROUBLE:
             with refusals.stage("load"):
                 in_library(TROUBLE[what])
+        if what.startswith("litter"):
+            Path(case["note"]).write_text(tempfile.mkdtemp())
+            tempfile.NamedTemporaryFile(delete=False).close()
+            if what == "litter and crash":
+                os.abort()
         if what == "leak":
             sys.modules["leaked"] = types.ModuleType("leaked")
         assert what == "leak" or "leaked" not in sys.modules
@@ -83,9 +89,10 @@ def stream_blunder() -> None:
 
 @pytest.fixture
 def conversation(tmp_path: Path) -> Any:
-    def hold(*cases: str, timeout: float = 30.0) -> list[dict[str, Any]]:
+    def hold(*cases: str, timeout: float = 30.0, **more: str) -> list[dict[str, Any]]:
         request = tmp_path / "request.json"
-        request.write_text(json.dumps({"cases": [{"case": case} for case in cases], "timeout": timeout}))
+        asked = [{"case": case, **more} for case in cases]
+        request.write_text(json.dumps({"cases": asked, "timeout": timeout}))
         receiving, sending = os.pipe()
         stream.serve(Probe(), request, sending)
         with os.fdopen(receiving) as lines:
@@ -208,6 +215,15 @@ def test_what_a_case_leaves_running_does_not_hold_it_up(conversation: Any) -> No
     _, case, end = conversation("grandchild", timeout=5)
     assert case["error"] is None
     assert end["cases"] == 1
+
+
+@pytest.mark.parametrize("case", ["litter", "litter and crash"])
+def test_temporary_files_of_a_case_go_with_it(conversation: Any, tmp_path: Path, case: str) -> None:
+    note = tmp_path / "note"
+    conversation(case, note=str(note))
+    left = Path(note.read_text())
+    assert not left.exists()
+    assert not left.parent.exists()
 
 
 def test_cases_do_not_see_each_other(conversation: Any) -> None:

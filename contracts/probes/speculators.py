@@ -78,9 +78,9 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
     with refusals.stage("build"):
         build = _train_command if recipe["built_by"] == "command" else _draft_class
         build(recipe, folder, target)
+        model = _load(folder)
     if refusals.items:
         return DraftFacts()
-    model = _load(folder)
     with refusals.stage("replay"):
         _replay(model, target, Path(case["golden"]))
     return _describe(model, checkpoint.read(folder), target)

@@ -73,7 +73,9 @@ _OURS = (OutOfReach, ImportError, MemoryError, RecursionError)
 """Never a verdict of the library, wherever they are raised."""
 
 
-_NOT_HERE = re.compile(r"meta tensor|register_meta|Could not run '|CUDA|allocate memory|active driver|gloo")
+_NOT_HERE = re.compile(
+    r"meta tensor|register_meta|Could not run '|CUDA|allocate memory|active driver|gloo|EADDRINUSE"
+)
 """Messages of torch and its kin about what this machine or this device cannot do."""
 
 
@@ -115,9 +117,10 @@ def _send(out: Any, message: dict[str, Any]) -> None:
 
 
 def _run_in_fork(probe: Probe, case: dict[str, Any], timeout: float) -> CaseResult:
-    """Observe one case in a child process."""
+    """Observe one case in a child process, with a temporary folder that goes however the case ends."""
     started = time.monotonic()
-    with tempfile.TemporaryFile() as log:
+    scratch = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+    with tempfile.TemporaryFile() as log, scratch as folder:
         receiving, sending = os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -125,6 +128,7 @@ def _run_in_fork(probe: Probe, case: dict[str, Any], timeout: float) -> CaseResu
         if child == 0:
             os.close(receiving)
             os.setpgid(0, 0)
+            _use_for_temporary_files(folder)
             _child(probe, case, sending, log.fileno())
         os.close(sending)
         with suppress(OSError):
@@ -151,6 +155,11 @@ def _run_in_fork(probe: Probe, case: dict[str, Any], timeout: float) -> CaseResu
         return CaseResult(case=case["case"], error=f"{failure}\n{tail(text)}".strip(), seconds=seconds)
     data = json.loads(answer)
     return CaseResult(case=case["case"], seconds=seconds, **data)
+
+
+def _use_for_temporary_files(folder: str) -> None:
+    """A library may leave sockets and the like behind; sglang's scheduler does."""
+    os.environ["TMPDIR"] = tempfile.tempdir = folder
 
 
 def _child(probe: Probe, case: dict[str, Any], sending: int, log: int) -> None:
