@@ -53,12 +53,13 @@ def run(arguments: Sequence[str], cache: Path) -> tuple[float, float]:
 
 
 def seconds_per_case(cache: Path) -> dict[str, list[float]]:
-    """Seconds that each probe spent on each case, by library."""
-    spent = {}
+    """Seconds that each probe spent on each case, by library and kind of case."""
+    spent: dict[str, list[float]] = {}
     for record in sorted(cache.glob("*/run.json")):
-        results = json.loads(record.read_text())["results"]
-        exported = [r["seconds"] for r in results if not r["case"].startswith("raw/")]
-        spent[record.parent.name.rsplit("-", 1)[0]] = exported
+        library = record.parent.name.rsplit("-", 1)[0]
+        for result in json.loads(record.read_text())["results"]:
+            kind = result["case"].rpartition("/")[0]
+            spent.setdefault(f"{library} {kind}".strip(), []).append(result["seconds"])
     return spent
 
 
@@ -76,9 +77,9 @@ def main() -> None:
                     seconds, memory = run(workers, cache)
                     label = " ".join(workers) or "one process"
                     print(f"{state}, {label:<12} {seconds:6.1f} s  {memory:6.0f} MiB", flush=True)
-                for side, cases in seconds_per_case(cache).items():
+                for kind, cases in seconds_per_case(cache).items():
                     mean = sum(cases) / len(cases)
-                    print(f"      {side}: {len(cases)} recipes, {mean:.2f} s each", flush=True)
+                    print(f"      {kind}: {len(cases)} recipes, {mean:.2f} s each", flush=True)
 
 
 if __name__ == "__main__":
