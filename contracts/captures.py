@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
@@ -17,12 +18,31 @@ from contracts.records import RELEASES
 
 FILE = RELEASES / "captures.json"
 
-DEFECTS: Mapping[str, Cause] = {
-    "Gemma3ForCausalLM": Cause.STATE_WITHOUT_RESIDUAL,
-    "Gemma3ForConditionalGeneration": Cause.STATE_WITHOUT_RESIDUAL,
-}
-"""Target classes whose capture is wrong whatever the ids: models/gemma3_causal.py of 0.5.22 and 0.5.23
-appends the hidden states without the residual."""
+
+@dataclass(frozen=True, kw_only=True)
+class Defect:
+    """Target classes whose capture is wrong whatever the ids."""
+
+    classes: frozenset[str]
+    releases: str
+    """Range of sglang; closed, so that each new release is looked at."""
+    cause: Cause
+    source: str
+    """Where it can be read."""
+
+    def affects(self, architectures: Sequence[str], release: str) -> bool:
+        """Whether a target of these classes is affected in a release."""
+        return bool(self.classes & set(architectures)) and release in SpecifierSet(self.releases)
+
+
+DEFECTS = (
+    Defect(
+        classes=frozenset({"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"}),
+        releases=">=0.5.22,<=0.5.23",
+        cause=Cause.STATE_WITHOUT_RESIDUAL,
+        source="models/gemma3_causal.py appends hidden_states without residual",
+    ),
+)
 
 
 class Rule(BaseModel):
@@ -33,14 +53,11 @@ class Rule(BaseModel):
     usual: int | None
     first_is_1: int | None
     one_is_not_first: int | None
-    reaches_the_end: int | None
     shares_embedding: bool
     """Whether the draft worker can take the target's embedding, which it does for every EAGLE-3 draft."""
 
-    def shift(self, ids: Sequence[int], num_layers: int) -> int | None:
-        """What the class adds to each of these ids."""
-        if max(ids) == num_layers:
-            return self.reaches_the_end
+    def shift(self, ids: Sequence[int]) -> int | None:
+        """What the class adds to each of these ids, of which none is the number of layers."""
         if ids[0] == 1:
             return self.first_is_1
         return self.one_is_not_first if 1 in ids else self.usual
@@ -83,9 +100,9 @@ class Captures:
             NotCaptured: no ids do, or nothing is known about the class.
 
         """
-        for name in architectures:
-            if name in DEFECTS:
-                raise NotCaptured(DEFECTS[name], f"target {name}")
+        for defect in DEFECTS:
+            if defect.affects(architectures, self.release):
+                raise NotCaptured(defect.cause, f"target {architectures[0]} ({defect.source})")
         rule = next((rule for name in architectures if (rule := self._known(name))), None)
         if rule is None:
             raise NotCaptured(
@@ -93,10 +110,12 @@ class Captures:
             )
         if not rule.shares_embedding:
             raise NotCaptured(Cause.DRAFT_REFUSED, f"target {architectures[0]} has no get_embed_and_head")
-        if max(states) >= num_layers:
+        if max(states) > num_layers:
             raise NotCaptured(Cause.LAYER_OUT_OF_RANGE, f"hidden state {max(states)} of {num_layers} layers")
+        if max(states) == num_layers:  # few classes deliver it, and their setters do not tell
+            raise NotCaptured(Cause.CAPTURE_UNKNOWN, f"the last hidden state of target {architectures[0]}")
         for ids in _candidates(states):
-            shift = rule.shift(ids, num_layers)
+            shift = rule.shift(ids)
             if shift is not None and sorted(layer_id + shift for layer_id in ids) == sorted(states):
                 return ids
         raise NotCaptured(

@@ -89,13 +89,23 @@ class Cause(StrEnum):
     )
     CAPTURE_UNKNOWN = (
         "capture-unknown",
-        "How this release numbers the layers of this target class is not recorded.",
+        "Which ids make this target class deliver these states, in this release, is not recorded.",
         "Export without --target if the class counts as Llama's does, and check the taps before serving.",
     )
     CONTEXT_TOO_SHORT = (
         "context-too-short",
         "The draft's position table is shorter than the target's context, and its RoPE scaling follows it.",
         "Serve with --context-length of the draft's max_position_embeddings, or retrain with the target's.",
+    )
+    STATES_ALIKE = (
+        "states-alike",
+        "Two hidden states of the target are alike to rounding, so nobody can tell which one is delivered.",
+        "Judge on a target whose layers do something; this says nothing about the library.",
+    )
+    TARGET_DIFFERS = (
+        "target-differs",
+        "The target itself computes otherwise when served than by transformers.",
+        "Serve the target alone and compare its output with transformers' before looking at the draft.",
     )
     STATE_NORMED = (
         "state-normed",

@@ -60,7 +60,7 @@ Force = Annotated[
     bool,
     typer.Option("--force", help="Write it even if something cannot be expressed; config.json says what."),
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it holds a checkpoint.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it is an earlier export.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -85,11 +85,13 @@ def export_command(
     overwrite: Overwrite = False,
 ) -> None:
     """Write a draft the way a sglang release reads it, or refuse with a cause."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_INTERRUPTED))  # so that nothing half-written stays
+    for number in (signal.SIGTERM, signal.SIGHUP):  # so that nothing half-written stays
+        signal.signal(number, lambda *_: sys.exit(EXIT_INTERRUPTED))
     console = Console(highlight=False, soft_wrap=True)
     try:
         served = None if target is None else ServedTarget.read(target)
-        planned = export.plan(read(draft), Dialect.for_release(_version(release)), served)
+        version = _version(release)
+        planned = export.plan(read(draft), Dialect.for_release(version), served)
         with _progress() as progress:
             bar = progress.add_task(str(out), total=planned.size)
             export.write(
@@ -109,6 +111,9 @@ def export_command(
     except KeyboardInterrupt:
         _fail("interrupted; nothing was written", EXIT_INTERRUPTED)
     _tell_written(console, planned, out)
+    if version != planned.dialect.release:
+        told = f"nothing is recorded of sglang {version}; written as for {planned.dialect.release}"
+        console.print(f"  {'note':<13}  {told}, the newest before it")
 
 
 def _version(release: str | None) -> str:

@@ -20,7 +20,7 @@ from typing import Any
 from contracts import tensor_copy
 from contracts.captures import Captures, NotCaptured
 from contracts.causes import Cause
-from contracts.checkpoint import Checkpoint, CheckpointError, read
+from contracts.checkpoint import Checkpoint, CheckpointError, read, read_json
 from contracts.dialect import Dialect, pattern
 from contracts.saved_draft import LayerConfig, SavedConfig, check_map, check_whole
 from contracts.served_target import ServedTarget
@@ -35,10 +35,21 @@ LAYER_KEYS = (
 DERIVED = frozenset({"t2d"})
 """Tensors that say nothing d2t does not say; no engine reads them."""
 WINDOW_ARGUMENT = "--speculative-draft-window-size"
+WEIGHTS = "model.safetensors"
 STAMP = "exported_by_draft_contracts"
-"""Key of config.json that says what a forced export could not express; no engine reads it."""
-LENGTH_MATTERS = frozenset({"dynamic", "longrope"})
-"""RoPE scalings whose angles depend on max_position_embeddings, as yarn's do without the original length."""
+"""Key of config.json that says for which release, and what a forced export could not express; no engine reads
+it, and what lacks it is never overwritten."""
+ORIGINAL_LENGTH = "original_max_position_embeddings"
+ROPE_KEYS = {
+    "default": frozenset[str](),
+    "linear": frozenset({"factor"}),
+    "llama3": frozenset({"factor", "low_freq_factor", "high_freq_factor", ORIGINAL_LENGTH}),
+    "yarn": frozenset({"factor", ORIGINAL_LENGTH}),
+}
+"""Scalings, with their keys, of which the forward contracts show that both sides compute the same angles."""
+ACTIVATIONS = frozenset({"silu"})
+"""The only one that sglang's Llama MLP takes; it raises for others."""
+ATTENTION_KINDS = frozenset({"full_attention", "sliding_attention"})
 DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 _FIRST_LAYER = re.compile(r"^layers\.0\.")
@@ -107,7 +118,7 @@ def export_draft(
         target: folder with the config.json of the target that it will be served with; without it, the
             target is taken to number its layers as Llama does and to be no longer than the draft.
         force: write what can be expressed even if something cannot; config.json then says what.
-        overwrite: replace `folder` if it is there and holds a checkpoint.
+        overwrite: replace `folder` if it is an earlier export.
 
     Returns:
         What was written, and in which release's dialect; `server_args` is what the server needs on its
@@ -144,20 +155,26 @@ def plan(source: Checkpoint, dialect: Dialect, target: ServedTarget | None = Non
     renames = {name: exported_name(name) for name in source.tensors if name not in DERIVED}
     window, window_refusals = _window(saved)
     ids, layer_refusals = _layer_ids(saved, dialect, target)
+    refusals = (
+        *_refused_keys(saved, dialect),
+        *_refused_values(saved),
+        *_refused_tensors(renames, dialect),
+        *layer_refusals,
+        *_refused_length(saved, target),
+        *window_refusals,
+    )
+    stamp = {
+        "for": f"sglang {dialect.release}",
+        "not_expressed": [f"{item.what} ({item.cause})" for item in refusals],
+    }
     return Plan(
         source=source,
         saved=saved,
         dialect=dialect,
         target=target,
-        config=_flat_config(source, saved, dialect, target, ids),
+        config=_flat_config(source, saved, dialect, target, ids) | {STAMP: stamp},
         renames=renames,
-        refusals=(
-            *_refused_keys(saved, dialect),
-            *_refused_tensors(renames, dialect),
-            *layer_refusals,
-            *_refused_length(saved, target),
-            *window_refusals,
-        ),
+        refusals=refusals,
         server_args=window,
     )
 
@@ -179,45 +196,60 @@ def write(
         planned: what `plan` decided.
         folder: where to write; it must not exist, unless it may be overwritten.
         force: write what can be expressed even if something cannot; config.json then says what.
-        overwrite: replace a checkpoint that is there.
+        overwrite: replace an earlier export that is there.
         copied: told the bytes of each piece of the tensors that was written.
 
     Raises:
         Refused: something cannot be expressed, and `force` is not set.
-        FileExistsError: `folder` is there already, or is no checkpoint that could be overwritten.
+        FileExistsError: `folder` is there already, or is no earlier export, or holds draft or target.
         CheckpointError: the values of a tensor are unsound (NaN, or d2t that leads nowhere).
         OSError: the disk is full, say.
 
     """
     if planned.refusals and not force:
         raise Refused(planned.refusals)
-    _check_place(planned.source.path, folder, overwrite=overwrite)
+    folder = folder.absolute()
+    _check_place(planned, folder, overwrite=overwrite)
     check_map(planned.source, planned.saved)
-    config = dict(planned.config)
-    if planned.refusals:
-        config[STAMP] = [f"{item.what} ({item.cause})" for item in planned.refusals]
-    with _replacing(folder) as partial:
-        text = json.dumps(config, indent=2, sort_keys=True) + "\n"
+    with _replacing(folder, overwrite=overwrite) as partial:
+        text = json.dumps(planned.config, indent=2, sort_keys=True) + "\n"
         (partial / "config.json").write_text(text, encoding="utf-8")
-        tensor_copy.copy(planned.source, planned.renames, partial / "model.safetensors", copied)
+        tensor_copy.copy(planned.source, planned.renames, partial / WEIGHTS, copied)
 
 
-def _check_place(source: Path, folder: Path, *, overwrite: bool) -> None:
-    ours, theirs = folder.resolve(), source.resolve()
-    if ours == theirs or ours in theirs.parents:
-        raise FileExistsError(f"{folder}: holds the draft that is to be exported; give another folder")
+def _check_place(planned: Plan, folder: Path, *, overwrite: bool) -> None:
+    """Refuse a place that holds anything but an earlier export.
+
+    Raises:
+        FileExistsError: it does; nothing was touched.
+
+    """
+    kept = {"draft": planned.source.path}
+    if planned.target is not None:
+        kept["target"] = planned.target.folder
+    for what, place in kept.items():
+        if folder.resolve() in (place.resolve(), *place.resolve().parents):
+            raise FileExistsError(f"{folder}: is or holds the folder of the {what}; give another one")
     if not folder.exists() and not folder.is_symlink():
         return
     if not overwrite:
-        raise FileExistsError(f"{folder}: already there; give a new folder, or --overwrite")
-    if folder.is_symlink() or not folder.is_dir():
-        raise FileExistsError(f"{folder}: no folder; it is left alone, give another one")
-    if any(folder.iterdir()) and not (folder / "config.json").exists():
-        raise FileExistsError(f"{folder}: holds other things than a checkpoint; it is left alone")
+        raise FileExistsError(f"{folder}: already there; give a new folder, or --overwrite an earlier export")
+    if folder.is_symlink() or not folder.is_dir() or not _is_export(folder):
+        raise FileExistsError(f"{folder}: is no earlier export, so it is left alone; give another folder")
+
+
+def _is_export(folder: Path) -> bool:
+    """Whether a folder holds what `write` put there, and no more."""
+    if {entry.name for entry in folder.iterdir()} != {"config.json", WEIGHTS}:
+        return False
+    try:
+        return STAMP in read_json(folder / "config.json")
+    except CheckpointError:
+        return False
 
 
 @contextmanager
-def _replacing(folder: Path) -> Iterator[Path]:
+def _replacing(folder: Path, *, overwrite: bool) -> Iterator[Path]:
     """A folder beside `folder` to write to, which takes its place once all is well; else nothing is left."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     mark = uuid.uuid4().hex[:12]
@@ -225,17 +257,18 @@ def _replacing(folder: Path) -> Iterator[Path]:
     partial.mkdir()
     try:
         yield partial
-        if folder.exists():
+        if overwrite and folder.exists():
             folder.rename(old)
-        try:
-            partial.rename(folder)
-        except BaseException:
-            if old.exists():
+            try:
+                partial.rename(folder)
+            except BaseException:
                 old.rename(folder)
-            raise
+                raise
+            shutil.rmtree(old)
+        else:
+            partial.rename(folder)  # fails if something has come there meanwhile
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
 
 
 # -------------------------------------------------------------------------------- the new checkpoint
@@ -271,7 +304,7 @@ def _flat_config(
         "architectures": [dialect.architecture],
         "model_type": "llama",
         "draft_vocab_size": saved.draft_vocab_size,
-        "dtype": (target and target.dtype) or stored_dtype(source),
+        "dtype": target.dtype if target else stored_dtype(source),
         "max_position_embeddings": _length(saved, target),
         **({"target_hidden_size": saved.target_hidden_size} if saved.target_hidden_size else {}),
         "tie_word_embeddings": False,  # speculators always saves a head of the draft's own
@@ -303,7 +336,7 @@ def _length(saved: SavedConfig, target: ServedTarget | None) -> int:
     It only makes the table of angles longer, where the scaling does not depend on it.
     """
     length = saved.transformer_layer_config.max_position_embeddings
-    return max(length, (target and target.max_position_embeddings) or 0)
+    return max(length, target.context_length if target else 0)
 
 
 def _rope(layer: LayerConfig) -> dict[str, Any]:
@@ -388,6 +421,23 @@ def _refused_keys(saved: SavedConfig, dialect: Dialect) -> list[Refusal]:
     return refusals
 
 
+def _refused_values(saved: SavedConfig) -> list[Refusal]:
+    """Values that no forward contract has shown to cross."""
+    layer = saved.transformer_layer_config
+    rope = _rope(layer)["rope_parameters"]
+    kind = rope["rope_type"]
+    odd = [f"rope_type: {kind}"] if kind not in ROPE_KEYS else []
+    known = ROPE_KEYS.get(kind, rope.keys()) | {"rope_type", "rope_theta"}
+    odd += [
+        f"rope_parameters.{key}: {value!r:.80}"
+        for key, value in sorted(rope.items())
+        if key not in known and value is not None
+    ]
+    odd += [f"hidden_act: {layer.hidden_act}"] if layer.hidden_act not in ACTIVATIONS else []
+    odd += [f"layer_types: {item}" for item in sorted({*(layer.layer_types or ())} - ATTENTION_KINDS)]
+    return [Refusal(cause=Cause.NOT_EXPRESSIBLE, what=item) for item in odd]
+
+
 def _refused_tensors(renames: Mapping[str, str], dialect: Dialect) -> list[Refusal]:
     taken = Counter(renames.values())
     return [
@@ -398,13 +448,11 @@ def _refused_tensors(renames: Mapping[str, str], dialect: Dialect) -> list[Refus
 
 
 def _refused_length(saved: SavedConfig, target: ServedTarget | None) -> list[Refusal]:
-    layer = saved.transformer_layer_config
-    rope = _rope(layer)["rope_parameters"]
-    depends = rope["rope_type"] in LENGTH_MATTERS or (
-        rope["rope_type"] == "yarn" and "original_max_position_embeddings" not in rope
-    )
-    length = _length(saved, target)
-    if not depends or length == layer.max_position_embeddings:
+    """A longer table of angles is no other table, unless the scaling follows the length."""
+    trained, length = saved.transformer_layer_config.max_position_embeddings, _length(saved, target)
+    rope = _rope(saved.transformer_layer_config)["rope_parameters"]
+    follows = rope["rope_type"] == "yarn" and rope.get(ORIGINAL_LENGTH) is None
+    if not follows or length == trained:
         return []
-    what = f"max_position_embeddings: {layer.max_position_embeddings} of {length}, with {rope['rope_type']}"
+    what = f"max_position_embeddings: {trained} of {length}, with yarn from no original length"
     return [Refusal(cause=Cause.CONTEXT_TOO_SHORT, what=what)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,11 +29,7 @@ def summary(planned: Plan) -> list[tuple[str, str]]:
         *_renamed(planned),
         *_converted(planned),
         *_set(planned),
-        *(
-            ("dropped", f"{name}, which says nothing that d2t does not")
-            for name in planned.source.tensors
-            if name in DERIVED
-        ),
+        *(("dropped", f"{name}, which says nothing that d2t does not") for name in _dropped(planned)),
         *(("not expressed", f"{item.what} ({item.cause})") for item in planned.refusals),
     ]
 
@@ -66,35 +63,21 @@ def _converted(planned: Plan) -> Iterator[tuple[str, str]]:
 def _set(planned: Plan) -> Iterator[tuple[str, str]]:
     said, layer = planned.saved.dtype or planned.saved.torch_dtype, planned.saved.transformer_layer_config
     dtype, length = planned.config["dtype"], planned.config["max_position_embeddings"]
-    whose = "the target's" if planned.target and planned.target.dtype else "that of the tensors"
     if dtype != said:
+        whose = "the target's" if planned.target else "that of the tensors"
         yield "set", f"dtype {dtype}, {whose} (config.json said {said})"
-    elif dtype == "float32" and not planned.target:
-        yield (
-            "note",
-            "in float32, which sglang's \"--dtype auto\" serves in float16; --target takes the target's",
-        )
     if length != layer.max_position_embeddings:
-        yield (
-            "set",
-            f"max_position_embeddings {layer.max_position_embeddings} -> {length}, the target's context",
-        )
+        trained = layer.max_position_embeddings
+        yield "set", f"max_position_embeddings {trained} -> {length}, the target's context"
     yield "set", "RoPE in both spellings: rope_parameters, and rope_theta with rope_scaling"
+    if dtype == "float32":
+        yield "note", "sglang serves a dtype of float32 in float16, unless told --dtype float32"
 
 
 def serve_with(planned: Plan, folder: Path) -> str:
     """The arguments with which a server takes the exported draft."""
-    return " ".join(
-        [
-            "--speculative-algorithm EAGLE3",
-            f"--speculative-draft-model-path {folder}",
-            *_pairs(planned.server_args),
-        ]
-    )
-
-
-def _pairs(arguments: tuple[str, ...]) -> list[str]:
-    return [" ".join(pair) for pair in zip(arguments[::2], arguments[1::2], strict=True)]
+    usual = ("--speculative-algorithm", "EAGLE3", "--speculative-draft-model-path", str(folder))
+    return shlex.join((*usual, *planned.server_args))
 
 
 def consequence(refusal: Refusal) -> str:

@@ -28,6 +28,8 @@ from contracts.sides import Side, SideRun, SideUnavailable, is_intact, manifest
 
 T = TypeVar("T")
 Kind = Literal["exported", "raw"]
+UNUSABLE = ("build", "reload")
+"""Stages of training without which there is no draft to hand over."""
 
 
 class NotRun(pytest.skip.Exception):  # type: ignore[name-defined, misc]
@@ -170,8 +172,16 @@ class Workbench:
         )
 
     def replay_refusals(self, recipe: str) -> tuple[Refusal, ...]:
-        """What the serving library raised instead of running the recipe's draft."""
+        """What the serving library raised instead of running the recipe's draft.
+
+        Raises:
+            NotRun: it was not asked, because the training library did not run the draft either.
+
+        """
         self.handoff(recipe)
+        untrained = self.training_refusals(recipe, "replay")
+        if untrained:
+            raise NotRun(f"the training side did not run the draft: {describe(untrained)}")
         result = _observed(self._served.results[f"forward/{recipe}"], "serving")
         return tuple(map(self._without_paths, result.refusals))
 
@@ -217,12 +227,13 @@ class Workbench:
         ]
         return side.run(cases, self._cache, progress=self._report("training"), **self._options)
 
-    def training_refusals(self, recipe: str) -> tuple[Refusal, ...]:
-        """What the training library raised instead of building and saving a recipe's draft."""
-        return _observed(self._trained.results[recipe], "training").refusals
+    def training_refusals(self, recipe: str, *stages: str) -> tuple[Refusal, ...]:
+        """What the training library raised in these stages (build, reload, replay) of a recipe."""
+        refusals = _observed(self._trained.results[recipe], "training").refusals
+        return tuple(item for item in refusals if item.stage in stages)
 
     def _training_facts(self, recipe: str) -> DraftFacts:
-        refusals = self.training_refusals(recipe)
+        refusals = self.training_refusals(recipe, *UNUSABLE)
         if refusals:
             raise NotRun(f"the training side refused the recipe: {describe(refusals)}")
         facts = self._trained.results[recipe].facts
@@ -249,7 +260,7 @@ class Workbench:
         """How each draft is exported; one that cannot be read is an error of its recipe alone."""
         plans = {}
         for name, run in self._trained.results.items():
-            if run.error or run.refusals:
+            if run.error or self.training_refusals(name, *UNUSABLE):
                 continue
             try:
                 target = ServedTarget.read(self.target_folder(self._recipes[name].target))
@@ -282,15 +293,11 @@ class Workbench:
     @cached_property
     def _served(self) -> SideRun:
         side = self.side("serving")
-        cases = [
-            case
-            for name in self._plans
-            for case in (
-                self._load_case(name, "raw"),
-                self._load_case(name, "exported"),
-                self.forward_case(name),
-            )
-        ]
+        cases: list[dict[str, Any]] = []
+        for name in self._plans:
+            cases += [self._load_case(name, "raw"), self._load_case(name, "exported")]
+            if not self.training_refusals(name, "replay"):
+                cases.append(self.forward_case(name))
         inputs = [self._trained.folder / part for part in ("drafts", "targets", "golden")]
         inputs.append(self._exports)
         return side.run(cases, self._cache, inputs=inputs, progress=self._report("serving"), **self._options)

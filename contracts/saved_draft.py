@@ -14,10 +14,6 @@ WEIGHT_DTYPES = ("F32", "BF16", "F16")
 MAP_DTYPES = {"d2t": ("I64", "I32"), "t2d": ("BOOL",)}
 """What speculators saves tensors in, and what a draft can be trained in."""
 
-LAYER_PARTS = (
-    "input_layernorm", "post_attention_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
-    "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj",
-)  # fmt: skip
 IGNORED = frozenset(
     {
         "architectures", "auto_map", "speculators_config", "tie_word_embeddings", "transformers_version",
@@ -35,6 +31,9 @@ IGNORED_OF_LAYER = frozenset(
 """Likewise, of its layer config."""
 
 Positive = Annotated[int, Field(gt=0)]
+Number = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+RopeConfig = dict[str, str | Number | bool | None]
+"""`rope_type` or `type`, and numbers; what export makes of each is its own matter."""
 
 
 class LayerConfig(BaseModel):
@@ -51,7 +50,7 @@ class LayerConfig(BaseModel):
     num_key_value_heads: Positive
     head_dim: Positive | None = None
     hidden_act: str = "silu"
-    rms_norm_eps: float = 1e-6
+    rms_norm_eps: Number = 1e-6
     max_position_embeddings: Positive
     attention_bias: bool = False
     mlp_bias: bool = False
@@ -60,9 +59,9 @@ class LayerConfig(BaseModel):
     pad_token_id: int | None = None
     layer_types: list[str] | None = None
     sliding_window: int | None = None
-    rope_parameters: dict[str, Any] | None = None
-    rope_scaling: dict[str, Any] | None = None
-    rope_theta: float = 10_000.0
+    rope_parameters: RopeConfig | None = None
+    rope_scaling: RopeConfig | None = None
+    rope_theta: Number = 10_000.0
 
 
 class SavedConfig(BaseModel):
@@ -149,7 +148,7 @@ def check_whole(source: Checkpoint, saved: SavedConfig) -> None:
         tensor = source.tensors.get(name)
         if tensor is None:
             raise CheckpointError(f"{source.path}: tensor {name} is missing; save the draft again")
-        if shape is not None and tensor.shape != shape:
+        if tensor.shape != shape:
             raise CheckpointError(
                 f"{source.path}: {name} is {list(tensor.shape)}, and config.json says {list(shape)}; "
                 "the two are not of one draft"
@@ -194,20 +193,34 @@ def check_map(source: Checkpoint, saved: SavedConfig) -> None:
             raise CheckpointError(f"{where} and t2d are not of one vocabulary map; save the draft again")
 
 
-def _expected(saved: SavedConfig) -> dict[str, tuple[int, ...] | None]:
-    """Tensors that a draft of this config has, with their shapes where the config alone decides them."""
+def _expected(saved: SavedConfig) -> dict[str, tuple[int, ...]]:
+    """Tensors that a draft of this config has, with their shapes."""
     layer = saved.transformer_layer_config
     hidden, vocab, rows = layer.hidden_size, layer.vocab_size, saved.draft_vocab_size
     state = saved.target_hidden_size or hidden
-    expected: dict[str, tuple[int, ...] | None] = {
+    expected: dict[str, tuple[int, ...]] = {
         "embed_tokens.weight": (vocab, hidden),
         "fc.weight": (hidden, saved.num_states * state),
         "lm_head.weight": (rows, hidden),
         "norm.weight": (hidden,),
         "layers.0.hidden_norm.weight": (hidden,),
     }
+    head_dim = layer.head_dim or hidden // layer.num_attention_heads
+    queries, keys = layer.num_attention_heads * head_dim, layer.num_key_value_heads * head_dim
     for index in range(layer.num_hidden_layers):
-        expected |= {f"layers.{index}.{part}.weight": None for part in LAYER_PARTS}
+        width = 2 * hidden if index == 0 else hidden  # the first layer reads embedding and state side by side
+        parts: dict[str, tuple[int, ...]] = {
+            "input_layernorm": (hidden,),
+            "post_attention_layernorm": (hidden,),
+            "self_attn.q_proj": (queries, width),
+            "self_attn.k_proj": (keys, width),
+            "self_attn.v_proj": (keys, width),
+            "self_attn.o_proj": (hidden, queries),
+            "mlp.gate_proj": (layer.intermediate_size, hidden),
+            "mlp.up_proj": (layer.intermediate_size, hidden),
+            "mlp.down_proj": (hidden, layer.intermediate_size),
+        }
+        expected |= {f"layers.{index}.{part}.weight": shape for part, shape in parts.items()}
     if rows < vocab:
         expected["d2t"] = (rows,)
     if saved.norm_before_fc:

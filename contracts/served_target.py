@@ -9,6 +9,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from contracts.checkpoint import CheckpointError, read_json
 
+CONTEXT_LENGTH_KEYS = (
+    "max_sequence_length", "seq_length", "max_seq_len", "model_max_length", "max_position_embeddings",
+)  # fmt: skip
+"""Where sglang looks for the context length, in this order."""
+DEFAULT_CONTEXT_LENGTH = 2048
+
 Positive = Annotated[int, Field(gt=0)]
 
 
@@ -17,13 +23,15 @@ class ServedTarget(BaseModel):
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
 
+    folder: Path
     architectures: tuple[str, ...] = ()
     """Class of the target, then that of the language model that it wraps."""
     num_hidden_layers: Positive
     hidden_size: Positive
     vocab_size: Positive
-    max_position_embeddings: Positive | None = None
-    dtype: str | None = None
+    context_length: Positive
+    """Positions that the engine makes room for."""
+    dtype: str
 
     @classmethod
     def read(cls, folder: Path) -> ServedTarget:
@@ -39,13 +47,38 @@ class ServedTarget(BaseModel):
         inner: dict[str, Any] = text if isinstance(text, dict) else {}
         merged = {**config, **inner}
         merged["architectures"] = (*_names(config), *_names(inner))
-        merged["dtype"] = merged.get("dtype") or merged.get("torch_dtype") or config.get("torch_dtype")
+        merged["folder"] = folder
+        merged["context_length"] = _context_length(merged)
+        merged["dtype"] = _dtype(merged)
         try:
             return cls.model_validate(merged)
         except ValidationError as error:
             first = error.errors()[0]
             key = ".".join(str(part) for part in first["loc"])
             raise CheckpointError(f"{file}: no language model's config ({key}: {first['msg']})") from None
+
+
+def _dtype(config: dict[str, Any]) -> Any:
+    """As sglang takes it (_get_and_verify_dtype in configs/model_config.py of 0.5.23).
+
+    A target that states none counts as float32, and of float32 targets gemma's alone are served in bfloat16.
+    """
+    dtype = config.get("dtype") or config.get("torch_dtype") or "float32"
+    gemma = str(config.get("model_type", "")).startswith("gemma")
+    return "bfloat16" if gemma and dtype == "float32" else dtype
+
+
+def _context_length(config: dict[str, Any]) -> Any:
+    """As sglang derives it (get_context_length in utils/hf_transformers/common.py of 0.5.23)."""
+    rope = config.get("rope_parameters") or config.get("rope_scaling")
+    rope = rope if isinstance(rope, dict) else {}
+    kind = rope.get("rope_type") or rope.get("type")
+    factor = rope.get("factor", 1)
+    if "original_max_position_embeddings" in rope or kind == "llama3" or not isinstance(factor, (int, float)):
+        factor = 1
+    found = (config[key] for key in CONTEXT_LENGTH_KEYS if config.get(key) is not None)
+    length = next(found, DEFAULT_CONTEXT_LENGTH)
+    return int(factor * length) if isinstance(length, int) else length
 
 
 def _names(config: dict[str, Any]) -> tuple[str, ...]:

@@ -66,6 +66,8 @@ def _why(captured: tuple[Captured, ...], trained: tuple[int, ...]) -> Cause:
     forms, states = {it.form for it in captured}, [it.index for it in captured]
     if not all(it.near for it in captured):
         return Cause.NUMBERS_DIFFER
+    if any(it.unsure for it in captured):
+        return Cause.STATES_ALIKE
     if forms != {"plain"}:
         return Cause.STATE_NORMED if "normed" in forms else Cause.STATE_WITHOUT_RESIDUAL
     if sorted(states) == sorted(trained):

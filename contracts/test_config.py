@@ -11,8 +11,8 @@ pytestmark = pytest.mark.contracts
 
 
 def test_draft_can_be_trained(workbench: Workbench, recipe: Recipe) -> None:
-    """The training library builds and saves the draft without raising."""
-    refusals = workbench.training_refusals(recipe.name)
+    """The training library builds, saves and loads the draft without raising."""
+    refusals = workbench.training_refusals(recipe.name, "build", "reload")
     if refusals:
         raise Broken(Cause.RECIPE_REFUSED, expected="no exception from the library", seen=describe(refusals))
 

@@ -11,23 +11,40 @@ import pytest
 from contracts.causes import Cause
 from contracts.handoff import Workbench, describe
 from contracts.recipes import Recipe
-from contracts.replay import Replay
+from contracts.replay import COMPUTED, Replay
 from contracts.verdict import Broken
 
 pytestmark = pytest.mark.contracts
 
 
-def test_draft_runs(workbench: Workbench, recipe: Recipe) -> None:
+def test_draft_runs_in_training(workbench: Workbench, recipe: Recipe) -> None:
+    """The training library runs the draft that it saved without raising."""
+    refusals = workbench.training_refusals(recipe.name, "replay")
+    if refusals:
+        raise Broken(Cause.RECIPE_REFUSED, expected="no exception from the library", seen=describe(refusals))
+
+
+def test_draft_runs_when_served(workbench: Workbench, recipe: Recipe) -> None:
     """The serving library runs a prompt and a draft chain without raising."""
     refusals = workbench.replay_refusals(recipe.name)
     if refusals:
         raise Broken(Cause.DRAFT_REFUSED, expected="no exception from the library", seen=describe(refusals))
 
 
+def test_target_chooses_the_same_token(replay: Replay) -> None:
+    """The target ranks the same token first after the prompt as by transformers."""
+    expected, seen = int(replay.tokens[-1]), int(replay.served["next_token"][0])
+    if expected != seen:
+        raise Broken(Cause.TARGET_DIFFERS, expected=f"token {expected}", seen=f"token {seen}")
+
+
 def test_training_agrees_with_itself(replay: Replay) -> None:
     """The training library's forward pass computes what its modules do one token at a time."""
-    for field in ("fused", "recurrent", "logits"):
+    for field in COMPUTED:
         replay.compare(field, side="library")
+    trained, itself = (it["draft_tokens"].tolist() for it in (replay.golden, replay.library))
+    if trained != itself:
+        raise Broken(Cause.TRAINING_DISAGREES, expected=trained, seen=itself)
 
 
 def test_fused_state_is_equal(replay: Replay) -> None:

@@ -12,6 +12,8 @@ from contracts.replay import Array, Numbers, Replay
 
 PROMPT, STEPS, HIDDEN, VOCAB, LAYERS = 6, 4, 8, 12, 4
 IDS = (1, 2)
+TARGET_IDS = np.arange(VOCAB) + 100
+"""d2t adds a hundred."""
 _random = np.random.default_rng(7)
 
 
@@ -26,7 +28,7 @@ def numbers(*, first_position: int = 1) -> Numbers:
         "fused": _array(PROMPT, HIDDEN),
         "recurrent": _array(PROMPT + STEPS, HIDDEN),
         "logits": logits,
-        "draft_tokens": logits.argmax(axis=1),
+        "draft_tokens": TARGET_IDS[logits.argmax(axis=1)],
         "positions": np.arange(first_position, first_position + PROMPT + STEPS),
     }
 
@@ -46,7 +48,14 @@ REPLAY = Replay(
     dtype="float32",
     golden=GOLDEN,
     library=GOLDEN,
-    served={**GOLDEN, "positions": GOLDEN["positions"] - 1, "taps": taps(*IDS)},
+    served={
+        **GOLDEN,
+        "positions": GOLDEN["positions"] - 1,
+        "taps": taps(*IDS),
+        "next_token": np.array([7]),
+    },
+    tokens=np.arange(PROMPT + 1) + 1,
+    target_ids=TARGET_IDS,
     hypotheses={"window-standing": SUPPOSED, "rope-unscaled": numbers()},
     ids=IDS,
     states=STATES,
@@ -59,6 +68,8 @@ def save(folder: Path) -> tuple[Path, Path]:
     """The two files of this replay, as the probes write them: golden and served."""
     golden = {
         "ids": np.array(REPLAY.ids),
+        "tokens": REPLAY.tokens,
+        "target_ids": REPLAY.target_ids,
         "states": REPLAY.states,
         "normed_states": REPLAY.normed_states,
         "bare_states": REPLAY.bare_states,

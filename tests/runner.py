@@ -79,8 +79,8 @@ class Refusing:
     def __init__(self, *, training: tuple[Refusal, ...] = (), replay: tuple[Refusal, ...] = ()) -> None:
         self._training, self._replay = training, replay
 
-    def training_refusals(self, recipe: str) -> tuple[Refusal, ...]:
-        return self._training
+    def training_refusals(self, recipe: str, *stages: str) -> tuple[Refusal, ...]:
+        return tuple(item for item in self._training if item.stage in stages)
 
     def replay_refusals(self, recipe: str) -> tuple[Refusal, ...]:
         return self._replay

@@ -75,7 +75,10 @@ def test_ids_deliver_the_states(
         ((), (1, 4, 6), Cause.CAPTURE_UNKNOWN),
         (("Qwen2MoeForCausalLM",), (1, 4, 6), Cause.DRAFT_REFUSED),
         (("Gemma3ForCausalLM",), (1, 4, 6), Cause.STATE_WITHOUT_RESIDUAL),
-        (LLAMA, (1, 4, 8), Cause.LAYER_OUT_OF_RANGE),
+        (LLAMA, (1, 4, 8), Cause.CAPTURE_UNKNOWN),
+        (GPT_OSS, (1, 4, 8), Cause.CAPTURE_UNKNOWN),
+        (LLAMA, (1, 4, 9), Cause.LAYER_OUT_OF_RANGE),
+        (("MindSporeForCausalLM",), (1, 4, 6), Cause.CAPTURE_UNKNOWN),
         (DEEPSEEK, (0, 1, 6), None),
     ],
 )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -108,12 +110,16 @@ def test_force_writes_it_and_stamps_what_is_wrong(tmp_path: Path) -> None:
     assert result.exit_code == 0
     assert "forced" in result.stdout
     config = json.loads((tmp_path / "out" / "config.json").read_text())
-    assert config["exported_by_draft_contracts"] == ["norm_before_residual: true (norm-not-served)"]
+    assert config["exported_by_draft_contracts"] == {
+        "for": "sglang 0.5.23",
+        "not_expressed": ["norm_before_residual: true (norm-not-served)"],
+    }
 
 
-def test_sound_export_carries_no_stamp(draft: Path, tmp_path: Path) -> None:
+def test_sound_export_says_that_all_was_expressed(draft: Path, tmp_path: Path) -> None:
     assert run("export", draft, "-o", tmp_path / "out", "--force").exit_code == 0
-    assert "exported_by_draft_contracts" not in (tmp_path / "out" / "config.json").read_text()
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["exported_by_draft_contracts"]["not_expressed"] == []
 
 
 @pytest.mark.parametrize(
@@ -121,11 +127,12 @@ def test_sound_export_carries_no_stamp(draft: Path, tmp_path: Path) -> None:
     [
         ({}, {"architectures": ["Gemma3ForCausalLM"]}, "state-without-residual"),
         ({}, {"architectures": ["NobodysForCausalLM"]}, "capture-unknown"),
-        ({}, {"num_hidden_layers": 6}, "layer-out-of-range"),
+        ({}, {"num_hidden_layers": 5}, "layer-out-of-range"),
+        ({}, {"num_hidden_layers": 6}, "capture-unknown"),
         (
             {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}},
             {},
-            "context-too-short",
+            "not-expressible",
         ),
         (
             {"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 2.0}},
@@ -225,26 +232,82 @@ def test_release_that_is_none_is_one_line(draft: Path, tmp_path: Path, release: 
     assert told in one_line(run("export", draft, "--for", release, "-o", tmp_path / "out"))
 
 
-def test_output_that_is_there_is_left_alone(draft: Path, tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "thesis.txt").write_text("ten years")
-    assert "already there" in one_line(run("export", draft, "-o", tmp_path / "out"))
-    line = one_line(run("export", draft, "-o", tmp_path / "out", "--overwrite"))
-    assert "holds other things than a checkpoint" in line
-    assert (tmp_path / "out" / "thesis.txt").read_text() == "ten years"
-    for place in (draft, tmp_path):
-        assert "holds the draft" in one_line(run("export", draft, "-o", place, "--overwrite"))
-    (tmp_path / "link").symlink_to(tmp_path / "out")
-    assert "no folder" in one_line(run("export", draft, "-o", tmp_path / "link", "--overwrite"))
-
-
-def test_overwrite_replaces_a_checkpoint_as_a_whole(draft: Path, tmp_path: Path) -> None:
+def test_output_that_is_there_is_left_alone(draft: Path, target: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    assert run("export", draft, "-o", out).exit_code == 0
-    (out / "left-over.safetensors").write_text("")
-    assert run("export", draft, "-o", out, "--overwrite").exit_code == 0
+    out.mkdir()
+    assert "already there" in one_line(run("export", draft, "-o", out))
+    (out / "thesis.txt").write_text("ten years")
+    for name in ("config.json", "model.safetensors"):
+        (out / name).write_text("{}")
+        assert "no earlier export" in one_line(run("export", draft, "-o", out, "--overwrite"))
+    (out / "thesis.txt").unlink()
+    assert "no earlier export" in one_line(run("export", draft, "-o", out, "--overwrite"))
     assert sorted(file.name for file in out.iterdir()) == ["config.json", "model.safetensors"]
+    (tmp_path / "link").symlink_to(out)
+    assert "no earlier export" in one_line(run("export", draft, "-o", tmp_path / "link", "--overwrite"))
+    (tmp_path / "file").write_text("")
+    assert "no earlier export" in one_line(run("export", draft, "-o", tmp_path / "file", "--overwrite"))
+
+
+@pytest.mark.parametrize("place", ["draft", "target", "."])
+def test_output_that_holds_draft_or_target_is_refused(
+    draft: Path, target: Path, tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    line = one_line(run("export", "draft", "--target", "target", "-o", place, "--overwrite"))
+    assert "is or holds the folder of the" in line
+    assert {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()} == before
+
+
+def test_output_that_appears_meanwhile_is_left_alone(
+    draft: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, copy = tmp_path / "out", tensor_copy.copy
+
+    def slowly(*arguments: Any) -> None:
+        copy(*arguments)
+        out.mkdir()
+        (out / "mine").write_text("kept")
+
+    monkeypatch.setattr(tensor_copy, "copy", slowly)
+    one_line(run("export", draft, "-o", out))
+    assert (out / "mine").read_text() == "kept"
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_export_that_cannot_take_its_place_leaves_the_earlier_one(
+    draft: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, rename = tmp_path / "out", Path.rename
+    assert run("export", draft, "-o", out).exit_code == 0
+    before = {file.name: file.read_bytes() for file in out.iterdir()}
+
+    def failing(self: Path, target: Path) -> Path:
+        if self.name.endswith(".partial"):
+            raise OSError(5, "Input/output error")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", failing)
+    assert "Input/output error" in one_line(run("export", draft, "-o", out, "--overwrite"))
+    assert {file.name: file.read_bytes() for file in out.iterdir()} == before
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_overwrite_replaces_an_earlier_export_as_a_whole(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    forced = save_draft(tmp_path / "draft", norm_before_residual=True)
+    assert run("export", forced, "-o", out, "--force").exit_code == 0
+    shutil.rmtree(forced)
+    assert run("export", save_draft(forced), "-o", out, "--overwrite").exit_code == 0
+    assert not json.loads((out / "config.json").read_text())["norm_before_residual"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["draft", "out"]
+
+
+def test_release_that_is_not_recorded_is_told(draft: Path, tmp_path: Path) -> None:
+    result = run("export", draft, "--for", "sglang==9.9.9", "-o", tmp_path / "out")
+    assert result.exit_code == 0
+    assert "nothing is recorded of sglang 9.9.9; written as for 0.5.23" in result.stdout
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
@@ -284,7 +347,7 @@ def test_full_disk_or_interrupt_leaves_no_output(
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signal_leaves_no_output(draft: Path, tmp_path: Path, number: signal.Signals) -> None:
     """A real process, stopped while it copies."""
     slowly = (

@@ -12,8 +12,9 @@ from contracts import checkpoint as checkpoints
 from contracts import export, records
 from contracts.dialect import Dialect
 from contracts.export import Refused
+from contracts.served_target import ServedTarget
 from contracts.verdict import Cause
-from tests.facts import SERVED, checkpoint, save_draft, saved_config, with_facet
+from tests.facts import SERVED, checkpoint, save_draft, save_target, saved_config, with_facet
 
 DIALECT = Dialect.for_release("0.5.23")
 
@@ -132,6 +133,10 @@ def test_draft_that_lacks_a_tensor_is_one_line(name: str) -> None:
         {"layer_types": 5},
         {"sliding_window": "32"},
         {"rope_parameters": "x"},
+        {"rope_theta": "x"},
+        {"rope_theta": float("inf")},
+        {"rms_norm_eps": float("nan")},
+        {"rms_norm_eps": -1.0},
         {"model_type": "gemma2"},
     ],
 )
@@ -174,7 +179,16 @@ def test_dtype_is_that_of_the_tensors_whatever_the_config_says() -> None:
     assert export.plan(checkpoint(dtype="bfloat16"), DIALECT).config["dtype"] == "float32"
 
 
-@pytest.mark.parametrize("changes", [{"draft_vocab_size": 100}, {"layer": {"hidden_size": 128}}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"draft_vocab_size": 100},
+        {"layer": {"hidden_size": 128}},
+        {"layer": {"head_dim": 32}},
+        {"layer": {"num_key_value_heads": 4}},
+        {"layer": {"intermediate_size": 128}},
+    ],
+)
 def test_config_of_another_draft_is_one_line(changes: dict[str, Any]) -> None:
     with pytest.raises(checkpoints.CheckpointError, match="not of one draft"):
         export.plan(checkpoint(**changes), DIALECT)
@@ -212,6 +226,12 @@ def test_window_becomes_a_server_argument() -> None:
         ({"eagle_aux_hidden_state_layer_ids": [-1, 4, 6]}, Cause.LAYER_OUT_OF_RANGE),
         ({"brand_new_flag": True}, Cause.NOT_EXPRESSIBLE),
         ({"layer": {"partial_rotary_factor": 0.5}}, Cause.NOT_EXPRESSIBLE),
+        ({"layer": {"hidden_act": "gelu"}}, Cause.NOT_EXPRESSIBLE),
+        ({"layer": {"layer_types": ["chunked_attention"]}}, Cause.NOT_EXPRESSIBLE),
+        ({"layer": {"rope_parameters": {"rope_type": "longrope"}}}, Cause.NOT_EXPRESSIBLE),
+        ({"layer": {"rope_parameters": {"rope_type": "bogus"}}}, Cause.NOT_EXPRESSIBLE),
+        ({"layer": {"rope_parameters": {"partial_rotary_factor": 0.5}}}, Cause.NOT_EXPRESSIBLE),
+        ({"layer": {"rope_parameters": {"rope_type": "yarn", "mscale": 2.0}}}, Cause.NOT_EXPRESSIBLE),
         ({"layer": {"attention_multiplier": 3.0}}, Cause.NOT_EXPRESSIBLE),
         ({"eagle_aux_hidden_state_layer_ids": [1, 4, 4]}, Cause.LAYER_ORDER),
         ({"layer": {"layer_types": ["sliding_attention"], "sliding_window": 1}}, Cause.WINDOW_DIFFERS),
@@ -317,3 +337,37 @@ def test_draft_of_another_format_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(checkpoints.CheckpointError, match="not an EAGLE-3 draft saved by speculators"):
         export.export_draft(draft, tmp_path / "exported", serving="0.5.23")
     assert not (tmp_path / "exported").exists()
+
+
+@pytest.mark.parametrize(
+    ("config", "length", "dtype"),
+    [
+        ({}, 512, "float32"),
+        ({"dtype": None}, 512, "float32"),
+        ({"dtype": None, "torch_dtype": "bfloat16"}, 512, "bfloat16"),
+        ({"dtype": "float32", "model_type": "gemma3_text"}, 512, "bfloat16"),
+        ({"model_max_length": 4096}, 4096, "float32"),
+        ({"rope_parameters": {"rope_type": "linear", "factor": 4.0}}, 2048, "float32"),
+        ({"rope_scaling": {"type": "linear", "factor": 4.0}}, 2048, "float32"),
+        ({"rope_parameters": {"rope_type": "llama3", "factor": 8.0}}, 512, "float32"),
+        (
+            {
+                "rope_parameters": {
+                    "rope_type": "yarn",
+                    "factor": 4.0,
+                    "original_max_position_embeddings": 128,
+                }
+            },
+            512,
+            "float32",
+        ),
+        ({"text_config": {"max_position_embeddings": 8192, "dtype": "float16"}}, 8192, "float16"),
+    ],
+)
+def test_context_and_dtype_are_those_that_the_engine_derives(
+    tmp_path: Path, config: dict[str, Any], length: int, dtype: str
+) -> None:
+    target = ServedTarget.read(save_target(tmp_path / "target", **config))
+    planned = export.plan(checkpoint(), DIALECT, target)
+    assert planned.config["max_position_embeddings"] == length
+    assert planned.config["dtype"] == dtype

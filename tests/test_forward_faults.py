@@ -122,7 +122,8 @@ FAULTS = (
     Fault("other_ids", ids(0, 2, 6), Cause.WRONG_LAYERS, TAPS),
     Fault("capture_off", capture_off, Cause.STATE_NORMED, TAPS),
     Fault("no_window", nothing, Cause.WINDOW_IGNORED, LAYER, recipe="sliding_window", with_server_args=False),
-    Fault("absolute_d2t", absolute_d2t, Cause.DRAFT_REFUSED, {"forward.draft_runs"}),  # ids beyond the end
+    Fault("absolute_d2t", absolute_d2t, Cause.DRAFT_REFUSED, {"forward.draft_runs_when_served"}),
+    Fault("absolute_d2t_in_range", absolute_d2t, Cause.MAP_HOLDS_IDS, CHAIN | TOKENS, "tied_embeddings"),
     Fault("no_d2t", drop("d2t"), Cause.MAP_IGNORED, CHAIN | TOKENS),
     Fault("one_layer", edit(num_hidden_layers=1), Cause.LATER_LAYERS_SKIPPED, LAYER, recipe="two_layers"),
     # A longer table of angles, and either spelling of RoPE alone: no faults.

@@ -127,7 +127,13 @@ LIARS = (
         Cause.STATE_NOT_READ,
         replace(HANDOFF, serving=replace(SERVED, reads_target_state=False)),
     ),
-    Liar("forward.draft_runs", Cause.DRAFT_REFUSED, workbench=Refusing(replay=(CHAIN,))),
+    Liar("forward.draft_runs_in_training", Cause.RECIPE_REFUSED, workbench=Refusing(training=(CHAIN,))),
+    Liar("forward.draft_runs_when_served", Cause.DRAFT_REFUSED, workbench=Refusing(replay=(CHAIN,))),
+    Liar(
+        "forward.target_chooses_the_same_token",
+        Cause.TARGET_DIFFERS,
+        replay=replace(REPLAY, served={**REPLAY.served, "next_token": REPLAY.tokens[-1:] + 1}),
+    ),
     Liar(
         "forward.training_agrees_with_itself",
         Cause.WINDOW_STANDING,

@@ -12,7 +12,7 @@ from contracts.causes import Cause
 from contracts.recipes import RECIPES
 from contracts.replay import COMPUTED, TOLERANCES, Numbers, Replay, cause_of, row_errors
 from contracts.verdict import Broken
-from tests.replays import GOLDEN, PROMPT, REPLAY, STATES, STEPS, SUPPOSED, served, taps
+from tests.replays import GOLDEN, PROMPT, REPLAY, STATES, STEPS, SUPPOSED, TARGET_IDS, served, taps
 from tests.runner import broken
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def test_every_hypothesis_is_seen_and_named(real_workbench: Workbench, recipe: s
     assert len(replay.hypotheses) > 20
     for name, supposed in replay.hypotheses.items():
         assert error(replay.golden, supposed) > 10 * TOLERANCES["float32"], name
-        engine = replace(replay, served={**supposed, "taps": replay.served["taps"]})
+        engine = replace(replay, served={**replay.served, **supposed})
         verdicts = broken(replay=engine)
         ours = {contract: v.cause for contract, v in verdicts.items() if "training_agrees" not in contract}
         causes = {cause for contract, cause in ours.items() if contract.startswith("forward.")}
@@ -121,25 +121,40 @@ def test_missing_or_misshapen_numbers_are_told() -> None:
     assert "shape [5, 11]" in verdict(replace(REPLAY, served=short), "logits").seen
 
 
-def test_tie_of_the_scores_excuses_another_token_and_what_follows() -> None:
+def tied(step: int, *, chosen: int | None = None) -> Replay:
+    """Two tokens score alike at one step; serving chooses the other (or `chosen`), and all that follows."""
     logits = GOLDEN["logits"].copy()
-    best, second = np.argsort(logits[1])[::-1][:2]
-    logits[1, second] = logits[1, best] - 1e-6
-    tokens = GOLDEN["draft_tokens"].copy()
-    tokens[1] = second
-    other = {**SUPPOSED, "fused": GOLDEN["fused"], "logits": SUPPOSED["logits"].copy()}
-    other["logits"][:2] = logits[:2]
-    other["recurrent"] = SUPPOSED["recurrent"].copy()
-    other["recurrent"][: PROMPT + 1] = GOLDEN["recurrent"][: PROMPT + 1]
+    best, second = np.argsort(logits[step])[::-1][:2]
+    logits[step, second] = logits[step, best] - 1e-6
+    tokens = SUPPOSED["draft_tokens"].copy()
+    tokens[: step + 1] = GOLDEN["draft_tokens"][: step + 1]
+    tokens[step] = TARGET_IDS[second] if chosen is None else chosen
+    fed_alike = {"logits": step + 1, "recurrent": PROMPT + step}
+    served = {**REPLAY.served, "draft_tokens": tokens}
+    for field, rows in fed_alike.items():
+        served[field] = SUPPOSED[field].copy()
+        served[field][:rows] = (logits if field == "logits" else GOLDEN[field])[:rows]
     golden = {**GOLDEN, "logits": logits}
-    tied = replace(
-        REPLAY,
-        golden=golden,
-        library=golden,
-        served={**REPLAY.served, **other, "draft_tokens": tokens, "positions": GOLDEN["positions"]},
-    )
-    assert tied.comparable() == 2
-    assert broken(replay=tied) == {}
+    return replace(REPLAY, golden=golden, library=golden, served=served)
+
+
+@pytest.mark.parametrize("step", [0, 1, STEPS])
+def test_tie_of_the_scores_excuses_another_token_and_what_follows(step: int) -> None:
+    assert tied(step).comparable() == step + 1
+    assert broken(replay=tied(step)) == {}
+
+
+@pytest.mark.parametrize("step", [0, 1])
+def test_tie_excuses_no_third_token(step: int) -> None:
+    third = TARGET_IDS[GOLDEN["logits"][step].argmin()]
+    for chosen in (third, 7):
+        assert "forward.draft_tokens_are_equal" in broken(replay=tied(step, chosen=chosen))
+
+
+def test_difference_before_a_tie_is_seen() -> None:
+    replay = tied(1)
+    replay.served["logits"][0] = SUPPOSED["logits"][0]  # type: ignore[index]
+    assert set(broken(replay=replay)) == {"forward.prefill_logits_are_equal"}
 
 
 def test_tolerance_follows_the_dtype() -> None:

@@ -2,7 +2,8 @@
 
 What runs is the library's own: loader, target, draft worker, attention backend, cache, positions, feedback.
 The draft is given the golden hidden states and next token instead of the target's, so that both sides
-compute on the same inputs; what the target delivered is reported beside it.
+compute on the same inputs; what the target delivered and chose is reported beside it. (A width that makes the
+draft skip `fc` is thus seen at depth "load", not here.)
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ class _Replay:
         self.scheduler = scheduler
         self.golden = golden
         self.taps: torch.Tensor | None = None
+        self.next_token: torch.Tensor | None = None
         self.fused: list[torch.Tensor] = []
         self.recurrent: list[torch.Tensor] = []
         self.logits: list[torch.Tensor] = []
@@ -104,7 +106,7 @@ class _Replay:
         extend = self.worker._draft_extend_for_prefill
 
         def given(batch: Any, states: torch.Tensor, next_token: torch.Tensor, *rest: Any, **more: Any) -> Any:
-            self.taps = states.clone()
+            self.taps, self.next_token = states.clone(), next_token.clone()
             golden_states = self.golden["given"].to(states.dtype)
             golden_next = self.golden["tokens"][-1:].to(next_token.dtype)
             return extend(batch, golden_states, golden_next, *rest, **more)
@@ -140,9 +142,11 @@ class _Replay:
     def tensors(self) -> dict[str, torch.Tensor]:
         """What was computed, by name; floats as float32."""
         assert self.taps is not None
+        assert self.next_token is not None
         assert self.draft_tokens is not None
         found = {
             "taps": self.taps,
+            "next_token": self.next_token,
             "recurrent": torch.cat(self.recurrent),
             "logits": torch.cat(self.logits),
             "positions": torch.cat(self.positions),

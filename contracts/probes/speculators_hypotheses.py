@@ -21,6 +21,8 @@ from contracts.probes.transformers_target import TargetStates
 
 ROPE_BASE = 10_000.0
 """What a library assumes that finds no base in the config."""
+MOST_PERMUTED = 4
+"""Taps up to which every order of them is a hypothesis; beyond, the reverse alone."""
 EPSILONS = (1e-6, 1e-5)
 """Defaults of transformers' LlamaConfig and of the models themselves."""
 
@@ -82,7 +84,9 @@ def _inputs(trained: Setting) -> Iterator[tuple[str, Setting]]:
         if min(shifted) >= 0 and max(shifted) < len(target.states):
             yield name, trained.with_states(torch.cat([target.states[index] for index in shifted], -1))
     chunks = trained.inputs.states.chunk(len(ids), -1)
-    for order in itertools.permutations(range(len(ids))):
+    places = range(len(ids))
+    orders = itertools.permutations(places) if len(ids) <= MOST_PERMUTED else [tuple(reversed(places))]
+    for order in orders:
         if list(order) != sorted(order):
             name = f"fc-chunks-permuted:{','.join(map(str, order))}"
             yield name, trained.with_states(torch.cat([chunks[place] for place in order], -1))
@@ -91,11 +95,8 @@ def _inputs(trained: Setting) -> Iterator[tuple[str, Setting]]:
     unshifted = replace(trained.inputs, tokens=target.tokens[:-1])
     yield "tokens-not-shifted", replace(trained, inputs=unshifted)
     if not torch.equal(trained.draft.embed_tokens.weight, target.embedding):
-        embedding = target.embedding
-        yield (
-            "embedding-replaced",
-            trained.with_draft(lambda draft: draft.embed_tokens.weight.copy_(embedding)),
-        )
+        owned = functools.partial(_set_embedding, embedding=target.embedding)
+        yield "embedding-replaced", trained.with_draft(owned)
 
 
 def _fusion(trained: Setting) -> Iterator[tuple[str, Setting]]:
@@ -123,10 +124,7 @@ def _layer(trained: Setting) -> Iterator[tuple[str, Setting]]:
         draft.layers[0].norm_before_residual = not first.norm_before_residual
 
     yield f"residual-{side}-norm", trained.with_draft(other_side)
-    yield (
-        "norms-swapped",
-        trained.with_draft(lambda draft: _exchange(draft.layers[0], "input_layernorm", "hidden_norm")),
-    )
+    yield "norms-swapped", trained.with_draft(_swap_norms)
     yield "halves-swapped", trained.with_draft(_swap_halves)
     yield "k-and-v-swapped", trained.with_draft(_each_attention(_swap_k_and_v))
     yield "gate-and-up-swapped", trained.with_draft(_swap_mlp)
@@ -173,11 +171,9 @@ def _running(trained: Setting) -> Iterator[tuple[str, Setting]]:
         yield "window-ignored", trained.with_how(windowed=False)
         yield "window-standing", trained.with_how(window_moves=False)
     if trained.draft.d2t is not None:
-        yield "d2t-read-as-absolute", trained.with_how(target_id=lambda draft, token: int(draft.d2t[token]))
-        yield (
-            "d2t-holds-ids",
-            trained.with_how(target_id=lambda draft, token: 2 * token + int(draft.d2t[token])),
-        )
+        for name, draft_ids in (("d2t-read-as-absolute", 0), ("d2t-holds-ids", 2)):
+            mapped = functools.partial(_offset_and, draft_ids=draft_ids)
+            yield name, trained.with_how(target_id=mapped)
         yield "d2t-ignored", trained.with_how(target_id=lambda _draft, token: token)
 
 
@@ -240,6 +236,10 @@ def _without_biases(attention: Any, *, keep: str = "") -> None:
     for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
         if name != keep:
             getattr(attention, name).bias.zero_()
+
+
+def _set_embedding(draft: Any, embedding: torch.Tensor) -> None:
+    draft.embed_tokens.weight.copy_(embedding)
 
 
 def _set_epsilon(draft: Any, epsilon: float) -> None:

@@ -160,15 +160,17 @@ def library_forward(draft: Any, inputs: Inputs, steps: int) -> Outcome:
     fused: list[torch.Tensor] = []
     fed: list[torch.Tensor] = []
     scores: list[torch.Tensor] = []
+    at: list[torch.Tensor] = []
     hooks = [
+        draft.rotary_emb.register_forward_pre_hook(lambda _module, inputs: at.append(inputs[1][0])),
         draft.fc.register_forward_hook(lambda _module, _inputs, output: fused.append(output[0])),
         draft.lm_head.register_forward_hook(lambda _module, _inputs, output: scores.append(output[0])),
         draft.layers[-1].register_forward_hook(lambda _module, _inputs, output: fed.append(output[0])),
     ]
-    recurrent, logits = [], []
+    recurrent, logits, positions = [], [], []
     try:
         for step in range(steps + 1):
-            for seen in (fused, fed, scores):
+            for seen in (fused, fed, scores, at):
                 seen.clear()
             # Positions past the prompt take part in nothing that the last position of the prompt sees.
             rest = len(tokens) - len(inputs.states)
@@ -181,6 +183,7 @@ def library_forward(draft: Any, inputs: Inputs, steps: int) -> Outcome:
             )
             state = draft.norm(fed[step]) if draft.config.norm_output else fed[step]
             recurrent.append(state[: last + 1] if step == 0 else state[last : last + 1])
+            positions.append(at[step][: last + 1] if step == 0 else at[step][last : last + 1])
             logits.append(scores[step][last])
             chosen.append(target_id(draft, int(logits[-1].argmax())))
             tokens = torch.cat([tokens, torch.tensor(chosen[-1:])])
@@ -192,5 +195,5 @@ def library_forward(draft: Any, inputs: Inputs, steps: int) -> Outcome:
         recurrent=torch.cat(recurrent),
         logits=torch.stack(logits),
         draft_tokens=torch.tensor(chosen),
-        positions=torch.arange(1, last + 2 + steps),
+        positions=torch.cat(positions),
     )

@@ -77,21 +77,27 @@ _NOT_HERE = re.compile(
     r"meta tensor|register_meta|Could not run '|CUDA|allocate memory|active driver|gloo|EADDRINUSE"
 )
 """Messages of torch and its kin about what this machine or this device cannot do."""
+_OF_TORCH = (RuntimeError, AssertionError, OSError)
+"""What torch raises with such messages; NotImplementedError is a RuntimeError. A library's own ValueError may
+speak of CUDA too."""
 
 
 def _raised_by_probe(error: BaseException) -> bool:
     """Whether the probe or the machine failed, not the library.
 
-    That is so if the innermost frame is ours (a renamed function, a changed signature), if a GPU kernel was
-    to be compiled, if a value was asked of a tensor that has none, or if the machine ran out of something.
+    That is so if the innermost frame that is neither torch's nor a watcher's is ours (a renamed attribute, a
+    changed signature), if a GPU kernel was to be compiled, if a value was asked of a tensor that has none, or
+    if the machine ran out of something.
     """
-    if isinstance(error, _OURS) or _NOT_HERE.search(str(error)):
+    if isinstance(error, _OURS) or (isinstance(error, _OF_TORCH) and _NOT_HERE.search(str(error))):
         return True
     if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
         return True  # without a number it is a library's own message, not the system's
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_watcher(frame)]
-    innermost = Path(frames[-1].filename)
-    return _PROBES in innermost.parents or "triton" in innermost.parts
+    if "triton" in Path(frames[-1].filename).parts:
+        return True
+    culprits = [frame for frame in frames if "torch" not in Path(frame.filename).parts]
+    return _PROBES in Path((culprits or frames)[-1].filename).parents
 
 
 def _is_watcher(frame: traceback.FrameSummary) -> bool:

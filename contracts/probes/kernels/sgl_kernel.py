@@ -30,11 +30,24 @@ class _Module(types.ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
 
-        def kernel(*_: Any, **__: Any) -> NoReturn:
-            raise OutOfReach(f"{NAME}.{name} was called, and only a GPU machine has it")
+        return loud(name)
 
-        kernel.__name__ = kernel.__qualname__ = name
-        return kernel
+
+class Operators:
+    """In place of `torch.ops.sgl_kernel`: has every operator that a class may look up when imported."""
+
+    def __getattr__(self, name: str) -> Any:
+        return reference.KERNELS.get(name) or loud(name)
+
+
+def loud(name: str) -> Any:
+    """A kernel that raises when it is called."""
+
+    def kernel(*_: Any, **__: Any) -> NoReturn:
+        raise OutOfReach(f"{NAME}.{name} was called, and only a GPU machine has it")
+
+    kernel.__name__ = kernel.__qualname__ = name
+    return kernel
 
 
 def install() -> tuple[str, ...]:
