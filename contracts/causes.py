@@ -22,7 +22,7 @@ class Cause(StrEnum):
     CONFIG_NOT_RESOLVED = (
         "config-not-resolved",
         "The serving library cannot make a draft model out of this config.json.",
-        "Export the draft for the release that serves it: contracts.export.export_draft.",
+        "Export the draft for the release that serves it: contracts export.",
     )
     RECIPE_REFUSED = (
         "recipe-refused",
@@ -48,7 +48,7 @@ class Cause(StrEnum):
     )
     TENSOR_DROPPED = (
         "tensor-dropped",
-        "The loader dropped trained tensors without a word; their layers run on whatever memory held.",
+        "The loader dropped trained tensors without a word: the draft runs without, or on what memory held.",
         "Rename the tensors to the names that this release reads (export does).",
     )
     PARAMETER_UNWRITTEN = (
@@ -156,7 +156,7 @@ class Cause(StrEnum):
     EMBEDDING_REPLACED = (
         "embedding-replaced",
         "The serving side replaces the draft's own trained embedding by the target's.",
-        "Train with the embedding frozen (embed_requires_grad: false).",
+        "Train with the embedding frozen (speculators train --no-embed-requires-grad, its default).",
     )
     HEAD_REPLACED = (
         "head-replaced",
@@ -207,7 +207,7 @@ class Cause(StrEnum):
     BIAS_DROPPED = (
         "attention-bias-dropped",
         "The attention projections were trained with biases and are served without.",
-        "Train with attention_bias: false.",
+        "Train with attention_bias: false in the draft's layer config.",
     )
     QK_NORM_MISSING = (
         "qk-norm-missing",
@@ -227,7 +227,7 @@ class Cause(StrEnum):
     NUMBERS_DIFFER = (
         "numbers-differ",
         "The numbers differ, and no single explanation that was tested makes the error vanish.",
-        "Mend what the other contracts name first. If they all hold, report this verdict with its record.",
+        "Mend what the other contracts name first. If they all hold, report it with the file of --verdicts.",
     )
     TAPS_EARLY = (
         "taps-one-layer-early",
@@ -363,7 +363,7 @@ class Cause(StrEnum):
     WINDOW_STANDING = (
         "window-standing",
         "In chained steps the attention window stays where the prompt ended instead of moving along.",
-        "Train with full attention (speculators train --full-attention-indices), or take it as it is: a "
+        "Train with full attention (speculators train --full-attention-indices 0), or take it as it is: a "
         "chain of s steps sees up to s positions more in training, of a window of thousands.",
     )
     MAP_ABSOLUTE = (

@@ -77,10 +77,25 @@ def read(path: Path) -> Checkpoint:
                     f"{file}: tensor {name!r} is in {tensors[name].file} too; keep one of the two files"
                 )
             tensors[name] = tensor
-    lost = [name for name in promised if name not in tensors]
-    if lost:
-        raise CheckpointError(f"{path / INDEX}: tensor {lost[0]!r} is in no shard; copy the checkpoint again")
+    _check_index(path, promised, tensors)
     return Checkpoint(path=path, config=config, tensors=tensors)
+
+
+def _check_index(path: Path, promised: Mapping[str, str], tensors: Mapping[str, Tensor]) -> None:
+    """Index and shards have to tell the same."""
+    if not promised:
+        return
+    for name in (*promised, *tensors):
+        said, found = promised.get(name), tensors.get(name)
+        if found is None:
+            what = f"tensor {name!r} is in no shard"
+        elif said is None:
+            what = f"tensor {name!r} of {found.file} is not in the index"
+        elif said != found.file:
+            what = f"tensor {name!r} is in {found.file}, not in {said}"
+        else:
+            continue
+        raise CheckpointError(f"{path / INDEX}: {what}; copy the checkpoint again")
 
 
 def read_json(file: Path) -> dict[str, Any]:
@@ -90,10 +105,14 @@ def read_json(file: Path) -> dict[str, Any]:
         CheckpointError: no such file, or not a JSON object.
 
     """
+    if file.exists() and not file.is_file():
+        raise CheckpointError(f"{file}: no ordinary file; save the checkpoint again")
     try:
         data = json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=_without_repeats)
     except FileNotFoundError:
         raise CheckpointError(f"{file}: no such file; is this a checkpoint folder?") from None
+    except _RepeatedKey as repeated:
+        raise CheckpointError(f"{file}: names the key {repeated} twice; save the checkpoint again") from None
     except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{file}: not readable as JSON ({error}); save the checkpoint again") from None
     if not isinstance(data, dict):
@@ -108,6 +127,8 @@ def read_header(file: Path) -> dict[str, Tensor]:
         CheckpointError: not a well-formed safetensors file.
 
     """
+    if not file.is_file():
+        raise CheckpointError(f"{file}: no ordinary file; copy the checkpoint again")
     try:
         size = file.stat().st_size
         with file.open("rb") as stream:
@@ -187,8 +208,10 @@ def _index(path: Path) -> dict[str, str]:
     if not index.exists():
         return {}
     weight_map = read_json(index).get("weight_map")
-    if not isinstance(weight_map, dict) or not all(isinstance(v, str) for v in weight_map.values()):
+    if not isinstance(weight_map, dict) or not all(v and isinstance(v, str) for v in weight_map.values()):
         raise CheckpointError(f"{index}: no 'weight_map' of tensor names to file names; save it again")
+    if not weight_map:
+        raise CheckpointError(f"{index}: names no tensor at all; save it again")
     outside = [name for name in weight_map.values() if Path(name).name != name]
     if outside:
         raise CheckpointError(f"{index}: {outside[0]!r} points outside the checkpoint folder; refused")

@@ -104,9 +104,11 @@ def export_command(
     except export.Refused as refused:
         _tell_refused(console, planned, refused)
         raise typer.Exit(EXIT_REFUSED) from None
-    except (CheckpointError, UnsupportedRelease, FileExistsError) as error:
+    except (CheckpointError, UnsupportedRelease) as error:
         _fail(str(error))
     except OSError as error:
+        if error.errno is None:  # our own: what is there already
+            _fail(str(error))
         _fail(f"{error.filename or out}: {error.strerror or error}; nothing was written")
     except KeyboardInterrupt:
         _fail("interrupted; nothing was written", EXIT_INTERRUPTED)
@@ -142,31 +144,36 @@ def _progress() -> Progress:
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
+def _text(text: str) -> str:
+    """Text of anybody's as it may stand on a terminal: no markup, no control characters."""
+    return escape("".join(char if char.isprintable() else repr(char)[1:-1] for char in text))
+
+
 def _fail(message: str, status: int = EXIT_BAD_INPUT) -> NoReturn:
-    Console(stderr=True, highlight=False, soft_wrap=True).print(f"[red]error[/red]: {escape(message)}")
+    Console(stderr=True, highlight=False, soft_wrap=True).print(f"[red]error[/red]: {_text(message)}")
     raise typer.Exit(status)
 
 
 def _tell_written(console: Console, planned: export.Plan, out: Path) -> None:
     colour, said = ("yellow", "forced") if planned.refusals else ("green", "written")
-    where = f"{escape(str(out))} for sglang {planned.dialect.release}"
+    where = f"{_text(str(out))} for sglang {planned.dialect.release}"
     console.print(
         f"[{colour}]{said}[/{colour}]  {where}: {len(planned.renames)} tensors, {planned.size / 1e6:,.1f} MB"
     )
     for word, sentence in export_report.summary(planned):
-        console.print(f"  {word:<13}  {escape(sentence)}")
-    console.print(f"  {'serve with':<13}  {escape(export_report.serve_with(planned, out))}")
+        console.print(f"  {word:<13}  {_text(sentence)}")
+    console.print(f"  {'serve with':<13}  {_text(export_report.serve_with(planned, out))}")
 
 
 def _tell_refused(console: Console, planned: export.Plan, refused: export.Refused) -> None:
-    draft, release = escape(str(planned.source.path)), planned.dialect.release
+    draft, release = _text(str(planned.source.path)), planned.dialect.release
     told = f"{draft} holds what sglang {release} cannot be given; nothing was written"
     console.print(f"[red]refused[/red]  {told}")
     for item in refused.refusals:
-        console.print(f"\n  [bold]{escape(item.what)}[/bold]  ({item.cause})")
-        console.print(f"    cause         {escape(item.cause.explanation)}")
+        console.print(f"\n  [bold]{_text(item.what)}[/bold]  ({item.cause})")
+        console.print(f"    cause         {_text(item.cause.explanation)}")
         console.print(f"    consequence   served anyway, {export_report.consequence(item)}")
-        console.print(f"    what helps    {escape(item.cause.fix)}")
+        console.print(f"    what helps    {_text(item.fix)}")
     console.print("\n--force writes it all the same, and says in config.json what is wrong")
 
 

@@ -12,7 +12,7 @@ import shutil
 import uuid
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,12 @@ class Refusal:
     cause: Cause
     what: str
     """The tensor or config key, and its value."""
+    own_fix: str | None = None
+
+    @property
+    def fix(self) -> str:
+        """What helps: usually what helps against the cause."""
+        return self.own_fix or self.cause.fix
 
 
 class Refused(Exception):
@@ -70,7 +76,7 @@ class Refused(Exception):
 
     def __init__(self, refusals: Iterable[Refusal]) -> None:
         self.refusals = tuple(refusals)
-        told = (f"{item.what} ({item.cause}). {item.cause.fix}" for item in self.refusals)
+        told = (f"{item.what} ({item.cause}). {item.fix}" for item in self.refusals)
         super().__init__("cannot be exported: " + " ".join(told))
 
 
@@ -230,11 +236,16 @@ def _check_place(planned: Plan, folder: Path, *, overwrite: bool) -> None:
     for what, place in kept.items():
         if folder.resolve() in (place.resolve(), *place.resolve().parents):
             raise FileExistsError(f"{folder}: is or holds the folder of the {what}; give another one")
+    parent = next(parent for parent in folder.parents if parent.exists())
+    if not parent.is_dir():
+        raise FileExistsError(f"{parent}: is no folder; give another place")
     if not folder.exists() and not folder.is_symlink():
         return
+    if folder.is_symlink() or not folder.is_dir():
+        raise FileExistsError(f"{folder}: is no folder; it is left alone, give another one")
     if not overwrite:
         raise FileExistsError(f"{folder}: already there; give a new folder, or --overwrite an earlier export")
-    if folder.is_symlink() or not folder.is_dir() or not _is_export(folder):
+    if not _is_export(folder):
         raise FileExistsError(f"{folder}: is no earlier export, so it is left alone; give another folder")
 
 
@@ -251,6 +262,7 @@ def _is_export(folder: Path) -> bool:
 @contextmanager
 def _replacing(folder: Path, *, overwrite: bool) -> Iterator[Path]:
     """A folder beside `folder` to write to, which takes its place once all is well; else nothing is left."""
+    made = [parent for parent in folder.parents if not parent.exists()]
     folder.parent.mkdir(parents=True, exist_ok=True)
     mark = uuid.uuid4().hex[:12]
     partial, old = (folder.with_name(f".{folder.name}.{mark}.{kind}") for kind in ("partial", "old"))
@@ -269,6 +281,9 @@ def _replacing(folder: Path, *, overwrite: bool) -> Iterator[Path]:
             partial.rename(folder)  # fails if something has come there meanwhile
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+        for parent in made:  # innermost first; one that holds something stays
+            with suppress(OSError):
+                parent.rmdir()
 
 
 # -------------------------------------------------------------------------------- the new checkpoint
@@ -362,9 +377,11 @@ def _window(saved: SavedConfig) -> tuple[tuple[str, ...], list[Refusal]]:
         return (), []
     kinds = set(saved.transformer_layer_config.layer_types or ())
     if len(kinds) > 1:
-        return (), [Refusal(cause=Cause.WINDOW_DIFFERS, what=f"layer_types: {sorted(kinds)} in one draft")]
+        what, fix = f"layer_types: {sorted(kinds)} in one draft", "Train all layers with the same attention."
+        return (), [Refusal(cause=Cause.WINDOW_DIFFERS, what=what, own_fix=fix)]
     if saved.window < 2:
-        return (), [Refusal(cause=Cause.WINDOW_DIFFERS, what=f"sliding_window: {saved.window}")]
+        what, fix = f"sliding_window: {saved.window}", "Train with a window of two positions or more."
+        return (), [Refusal(cause=Cause.WINDOW_DIFFERS, what=what, own_fix=fix)]
     return (WINDOW_ARGUMENT, str(saved.window - 1)), []
 
 
@@ -375,11 +392,12 @@ def _layer_ids(
     states = tuple(saved.eagle_aux_hidden_state_layer_ids or ())
     ids = tuple(state - dialect.id_shift for state in states)
 
-    def refuse(cause: Cause, what: str) -> tuple[tuple[int, ...], list[Refusal]]:
-        return ids, [Refusal(cause=cause, what=what)]
+    def refuse(cause: Cause, what: str, fix: str | None = None) -> tuple[tuple[int, ...], list[Refusal]]:
+        return ids, [Refusal(cause=cause, what=what, own_fix=fix)]
 
     if not states:
-        return refuse(Cause.WRONG_LAYERS, "eagle_aux_hidden_state_layer_ids: not in config.json")
+        fix = "Write the hidden states that it was trained on to config.json; the serving side would guess."
+        return refuse(Cause.WRONG_LAYERS, "eagle_aux_hidden_state_layer_ids: not in config.json", fix)
     if list(states) != sorted(set(states)):
         return refuse(Cause.LAYER_ORDER, f"eagle_aux_hidden_state_layer_ids: {list(states)}")
     if min(states) < dialect.lowest_state:
@@ -428,6 +446,12 @@ def _refused_values(saved: SavedConfig) -> list[Refusal]:
     kind = rope["rope_type"]
     odd = [f"rope_type: {kind}"] if kind not in ROPE_KEYS else []
     known = ROPE_KEYS.get(kind, rope.keys()) | {"rope_type", "rope_theta"}
+    needed = {"rope_theta", *ROPE_KEYS.get(kind, ())} - ({ORIGINAL_LENGTH} if kind == "yarn" else set())
+    odd += [
+        f"rope_parameters.{key}: {rope.get(key)!r:.80}, which has to be a number"
+        for key in sorted(needed)
+        if not isinstance(rope.get(key), (int, float))
+    ]
     odd += [
         f"rope_parameters.{key}: {value!r:.80}"
         for key, value in sorted(rope.items())
@@ -441,10 +465,16 @@ def _refused_values(saved: SavedConfig) -> list[Refusal]:
 def _refused_tensors(renames: Mapping[str, str], dialect: Dialect) -> list[Refusal]:
     taken = Counter(renames.values())
     return [
-        Refusal(cause=Cause.NOT_EXPRESSIBLE, what=name)
+        Refusal(cause=_why_no_place(name), what=name)
         for name, exported in sorted(renames.items())
         if pattern(exported) not in dialect.tensors or taken[exported] > 1
     ]
+
+
+def _why_no_place(name: str) -> Cause:
+    if name.endswith((".q_norm.weight", ".k_norm.weight")):
+        return Cause.QK_NORM_MISSING
+    return Cause.BIAS_DROPPED if name.endswith(".bias") else Cause.NOT_EXPRESSIBLE
 
 
 def _refused_length(saved: SavedConfig, target: ServedTarget | None) -> list[Refusal]:

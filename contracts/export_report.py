@@ -70,6 +70,9 @@ def _set(planned: Plan) -> Iterator[tuple[str, str]]:
         trained = layer.max_position_embeddings
         yield "set", f"max_position_embeddings {trained} -> {length}, the target's context"
     yield "set", "RoPE in both spellings: rope_parameters, and rope_theta with rope_scaling"
+    trained_for = planned.saved.verifier_architectures
+    if planned.target and trained_for and not set(trained_for) & set(planned.target.architectures):
+        yield "note", f"trained for {trained_for[0]}, exported for {planned.target.architectures[0]}"
     if dtype == "float32":
         yield "note", "sglang serves a dtype of float32 in float16, unless told --dtype float32"
 

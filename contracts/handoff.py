@@ -83,7 +83,7 @@ class Handoff:
         """The fix for what cannot be carried across at all; None if every one of `parts` can."""
         for item in self.export_refusals:
             if item.what.partition(":")[0] in parts:
-                return item.cause.fix
+                return item.fix
         return None
 
 
@@ -231,6 +231,16 @@ class Workbench:
         """What the training library raised in these stages (build, reload, replay) of a recipe."""
         refusals = _observed(self._trained.results[recipe], "training").refusals
         return tuple(item for item in refusals if item.stage in stages)
+
+    def training_replay_refusals(self, recipe: str) -> tuple[Refusal, ...]:
+        """What the training library raised instead of running the draft that it saved.
+
+        Raises:
+            NotRun: it did not even save one.
+
+        """
+        self._training_facts(recipe)
+        return self.training_refusals(recipe, "replay")
 
     def _training_facts(self, recipe: str) -> DraftFacts:
         refusals = self.training_refusals(recipe, *UNUSABLE)

@@ -216,12 +216,17 @@ class Replay:
         return {"plain": self.states, "normed": self.normed_states, "without residual": self.bare_states}
 
     def why_other_tokens(self) -> Cause:
-        """The hypothesis that gives the tokens that serving chose, and its numbers too."""
+        """The hypothesis that gives the tokens that serving chose, and its numbers too.
+
+        Without one, the scores are to blame where they differ, and what is made of them where they do not.
+        """
         tokens = self.served["draft_tokens"]
         fitting = [name for name, it in self.hypotheses.items() if np.array_equal(it["draft_tokens"], tokens)]
         best = min(fitting, key=lambda name: self._total(name, self.served), default=None)
         if best is None or self._total(best, self.served) > self.tolerance:
-            return Cause.TOKENS_DIFFER
+            until = (self.parting() or 0) + 1
+            scores = row_errors(self.golden["logits"][:until], self.served["logits"][:until])
+            return Cause.TOKENS_DIFFER if scores.max() <= self.tolerance else Cause.NUMBERS_DIFFER
         return cause_of(best)
 
     def _row(self, field: str, row: int, rows: slice) -> str:

@@ -186,6 +186,7 @@ def _write_group(reporter: Any, outcome: Outcome, group: Sequence[Verdict]) -> N
     reporter.write_line(f"{outcome.upper()}  {name}  [{cases}]", **{COLOURS[outcome]: True})
     told = outcome not in (Outcome.NOT_RUN, Outcome.ERROR)
     rows = [
+        ("all", ", ".join(contracts) if len(contracts) > 1 else None),
         ("promise", first.promise if told else None),
         ("cause", f"{first.cause}: {by_code(first.cause).explanation}" if first.cause else None),
         ("expected", first.expected),

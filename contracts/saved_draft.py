@@ -91,6 +91,14 @@ class SavedConfig(BaseModel):
         return layer.sliding_window if "sliding_attention" in (layer.layer_types or ()) else None
 
     @property
+    def verifier_architectures(self) -> tuple[str, ...]:
+        """Classes of the target that it was trained for, as far as config.json says."""
+        found: Any = (self.model_extra or {}).get("speculators_config")
+        for key in ("verifier", "architectures"):
+            found = found.get(key) if isinstance(found, dict) else None
+        return tuple(name for name in found if isinstance(name, str)) if isinstance(found, list) else ()
+
+    @property
     def num_states(self) -> int:
         """How many of the target's hidden states the draft takes."""
         return len(self.eagle_aux_hidden_state_layer_ids or ()) or 3
@@ -221,6 +229,10 @@ def _expected(saved: SavedConfig) -> dict[str, tuple[int, ...]]:
             "mlp.down_proj": (hidden, layer.intermediate_size),
         }
         expected |= {f"layers.{index}.{part}.weight": shape for part, shape in parts.items()}
+        biased = {"self_attn": layer.attention_bias, "mlp": layer.mlp_bias}
+        for part, shape in parts.items():
+            if biased.get(part.partition(".")[0]):
+                expected[f"layers.{index}.{part}.bias"] = shape[:1]
     if rows < vocab:
         expected["d2t"] = (rows,)
     if saved.norm_before_fc:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -31,7 +31,8 @@ class ServedTarget(BaseModel):
     vocab_size: Positive
     context_length: Positive
     """Positions that the engine makes room for."""
-    dtype: str
+    dtype: Literal["float32", "float16", "bfloat16"]
+    """What a target is computed in, and with it the draft."""
 
     @classmethod
     def read(cls, folder: Path) -> ServedTarget:
@@ -41,6 +42,8 @@ class ServedTarget(BaseModel):
             CheckpointError: there is none, or it is no language model's.
 
         """
+        if folder.exists() and not folder.is_dir():
+            raise CheckpointError(f"{folder}: no folder; give the folder that holds the target's config.json")
         file = folder / "config.json"
         config = read_json(file)
         text = config.get("text_config")

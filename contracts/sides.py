@@ -237,13 +237,14 @@ def _load_run(folder: Path) -> SideRun | None:
         return None
 
 
-def manifest(folder: Path) -> dict[str, int]:
-    """Size of every file in a folder, by its path below it."""
-    return {str(file.relative_to(folder)): file.stat().st_size for file in _files(folder)}
+def manifest(folder: Path) -> dict[str, list[int]]:
+    """Size and time of change of every file in a folder, by its path below it."""
+    stats = {str(file.relative_to(folder)): file.stat() for file in _files(folder)}
+    return {name: [status.st_size, status.st_mtime_ns] for name, status in stats.items()}
 
 
-def is_intact(folder: Path, recorded: Mapping[str, int]) -> bool:
-    """Whether every file of a manifest is still there, whole."""
+def is_intact(folder: Path, recorded: Mapping[str, list[int]]) -> bool:
+    """Whether every file of a manifest is still there, whole and untouched."""
     now = manifest(folder)
     return all(now.get(name) == size for name, size in recorded.items())
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.contracts
 
 def test_draft_runs_in_training(workbench: Workbench, recipe: Recipe) -> None:
     """The training library runs the draft that it saved without raising."""
-    refusals = workbench.training_refusals(recipe.name, "replay")
+    refusals = workbench.training_replay_refusals(recipe.name)
     if refusals:
         raise Broken(Cause.RECIPE_REFUSED, expected="no exception from the library", seen=describe(refusals))
 

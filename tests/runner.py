@@ -82,6 +82,9 @@ class Refusing:
     def training_refusals(self, recipe: str, *stages: str) -> tuple[Refusal, ...]:
         return tuple(item for item in self._training if item.stage in stages)
 
+    def training_replay_refusals(self, recipe: str) -> tuple[Refusal, ...]:
+        return self.training_refusals(recipe, "replay")
+
     def replay_refusals(self, recipe: str) -> tuple[Refusal, ...]:
         return self._replay
 

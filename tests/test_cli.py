@@ -197,9 +197,48 @@ def test_missing_shard_and_index_that_points_outside_are_named(draft: Path, tmp_
     for shard, told in (
         ("model-2.safetensors", "shard model-2.safetensors of the index is missing"),
         ("../../etc/passwd", "points outside the checkpoint folder"),
+        ("", "no 'weight_map'"),
+        ("model.safetensors", "is not in the index"),
     ):
         index.write_text(json.dumps({"weight_map": {"fc.weight": shard}}))
         assert told in one_line(run("export", draft, "-o", tmp_path / "out"))
+    index.write_text('{"weight_map": {}}')
+    assert "names no tensor at all" in one_line(run("export", draft, "-o", tmp_path / "out"))
+
+
+def test_index_that_names_another_shard_is_one_line(draft: Path, tmp_path: Path) -> None:
+    names = list(load_file(draft / "model.safetensors"))
+    save_file({"stray": torch.ones(1)}, draft / "other.safetensors")
+    weight_map = dict.fromkeys(names, "model.safetensors") | {"stray": "other.safetensors"}
+    weight_map["fc.weight"] = "other.safetensors"
+    (draft / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    line = one_line(run("export", draft, "-o", tmp_path / "out"))
+    assert "tensor 'fc.weight' is in model.safetensors, not in other.safetensors" in line
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_what_is_no_ordinary_file_is_not_waited_for(draft: Path, tmp_path: Path, name: str) -> None:
+    (draft / name).unlink()
+    os.mkfifo(draft / name)
+    assert "no ordinary file" in one_line(run("export", draft, "-o", tmp_path / "out"))
+
+
+def test_folders_that_were_made_for_nothing_go(draft: Path, tmp_path: Path) -> None:
+    change_tensors(draft, fc__weight=torch.full((64, 192), float("nan")))
+    one_line(run("export", draft, "-o", tmp_path / "new" / "er" / "out"))
+    assert nothing_left(tmp_path)
+
+
+def test_control_characters_stay_off_the_terminal(draft: Path, tmp_path: Path) -> None:
+    change_tensors(draft, **{"evil\n\x1b[31m": torch.ones(1)})
+    assert "evil\\n\\x1b[31m" in one_line(run("export", draft, "-o", tmp_path / "out"))
+
+
+def test_target_of_another_class_than_trained_for_is_told(target: Path, tmp_path: Path) -> None:
+    verifier = {"verifier": {"architectures": ["Qwen3ForCausalLM"]}}
+    draft = save_draft(tmp_path / "draft", speculators_config=verifier)
+    told = run("export", draft, "--target", target, "-o", tmp_path / "out").stdout
+    assert "trained for Qwen3ForCausalLM, exported for LlamaForCausalLM" in told
 
 
 @pytest.mark.parametrize(
@@ -209,6 +248,7 @@ def test_missing_shard_and_index_that_points_outside_are_named(draft: Path, tmp_
         ({"hidden_size": 128}, "hidden_size is 64, and the target's is 128"),
         ({"num_hidden_layers": None}, "target/config.json: no language model's config (num_hidden_layers"),
         ({"num_hidden_layers": "8"}, "target/config.json: no language model's config (num_hidden_layers"),
+        ({"dtype": "float8_e4m3fn"}, "target/config.json: no language model's config (dtype"),
     ],
 )
 def test_config_of_another_target_is_one_line(
@@ -244,9 +284,11 @@ def test_output_that_is_there_is_left_alone(draft: Path, target: Path, tmp_path:
     assert "no earlier export" in one_line(run("export", draft, "-o", out, "--overwrite"))
     assert sorted(file.name for file in out.iterdir()) == ["config.json", "model.safetensors"]
     (tmp_path / "link").symlink_to(out)
-    assert "no earlier export" in one_line(run("export", draft, "-o", tmp_path / "link", "--overwrite"))
     (tmp_path / "file").write_text("")
-    assert "no earlier export" in one_line(run("export", draft, "-o", tmp_path / "file", "--overwrite"))
+    for name in ("link", "file"):
+        for more in ((), ("--overwrite",)):
+            assert "is no folder" in one_line(run("export", draft, "-o", tmp_path / name, *more))
+    assert "file: is no folder" in one_line(run("export", draft, "-o", tmp_path / "file" / "out"))
 
 
 @pytest.mark.parametrize("place", ["draft", "target", "."])

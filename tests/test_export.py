@@ -153,6 +153,8 @@ def test_odd_layer_config_is_one_line(layer: dict[str, Any]) -> None:
         ({"norm_before_fc": True}, "tensor input_norm.weight is missing"),
         ({"fc_norm": True}, "tensor fc_norm.0.weight is missing"),
         ({"layer": {"num_hidden_layers": 2}}, "tensor layers.1.input_layernorm.weight is missing"),
+        ({"layer": {"attention_bias": True}}, "tensor layers.0.self_attn.q_proj.bias is missing"),
+        ({"layer": {"mlp_bias": True}}, "tensor layers.0.mlp.gate_proj.bias is missing"),
     ],
 )
 def test_config_that_promises_more_than_there_is_is_one_line(changes: dict[str, Any], says: str) -> None:
@@ -231,7 +233,12 @@ def test_window_becomes_a_server_argument() -> None:
         ({"layer": {"rope_parameters": {"rope_type": "longrope"}}}, Cause.NOT_EXPRESSIBLE),
         ({"layer": {"rope_parameters": {"rope_type": "bogus"}}}, Cause.NOT_EXPRESSIBLE),
         ({"layer": {"rope_parameters": {"partial_rotary_factor": 0.5}}}, Cause.NOT_EXPRESSIBLE),
-        ({"layer": {"rope_parameters": {"rope_type": "yarn", "mscale": 2.0}}}, Cause.NOT_EXPRESSIBLE),
+        (
+            {"layer": {"rope_parameters": {"rope_type": "yarn", "factor": 2.0, "mscale": 2.0}}},
+            Cause.NOT_EXPRESSIBLE,
+        ),
+        ({"layer": {"rope_parameters": {"rope_type": "yarn", "factor": "4"}}}, Cause.NOT_EXPRESSIBLE),
+        ({"layer": {"rope_parameters": {"rope_type": "linear"}}}, Cause.NOT_EXPRESSIBLE),
         ({"layer": {"attention_multiplier": 3.0}}, Cause.NOT_EXPRESSIBLE),
         ({"eagle_aux_hidden_state_layer_ids": [1, 4, 4]}, Cause.LAYER_ORDER),
         ({"layer": {"layer_types": ["sliding_attention"], "sliding_window": 1}}, Cause.WINDOW_DIFFERS),
@@ -260,7 +267,7 @@ def test_tensor_without_a_place_is_refused() -> None:
     }
     planned = export.plan(replace(checkpoint(), tensors=tensors), DIALECT)
     assert [(item.cause, item.what) for item in planned.refusals] == [
-        (Cause.NOT_EXPRESSIBLE, "layers.0.self_attn.q_norm.weight")
+        (Cause.QK_NORM_MISSING, "layers.0.self_attn.q_norm.weight")
     ]
 
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from contracts import checkpoint, export
 from contracts.recipes import RECIPES, by_name
+from contracts.served_target import ServedTarget
 from contracts.verdict import Cause
 from tests.runner import broken
 
 if TYPE_CHECKING:
     from contracts.handoff import Workbench
+    from contracts.sides import Side
 
 
 def test_plain_draft_crosses_whole(real_workbench: Workbench) -> None:
@@ -37,6 +43,34 @@ def test_what_can_be_exported_computes_as_trained(real_workbench: Workbench, rec
     numbers = {name for name in found if name.startswith(("forward.", "aux_layers."))}
     numbers.discard("forward.training_agrees_with_itself")  # about the training side alone
     assert bool(numbers) == bool(handoff.export_refusals)
+
+
+LONGER = {
+    "model_max_length": {"model_max_length": 4096},
+    "linear": {"rope_parameters": {"rope_type": "linear", "rope_theta": 50_000.0, "factor": 4.0}},
+    "no_dtype": {"dtype": None},
+}
+
+
+def test_export_for_a_target_fits_what_the_engine_derives_of_it(
+    real_workbench: Workbench, sglang: Side, tmp_path: Path
+) -> None:
+    """Context length and dtype: the real engine starts with each target, which it refuses otherwise."""
+    cases = []
+    for name, changes in LONGER.items():
+        target, draft = tmp_path / name, tmp_path / f"{name}-draft"
+        shutil.copytree(real_workbench.target_folder(by_name("plain").target), target)
+        config = json.loads((target / "config.json").read_text()) | changes
+        (target / "config.json").write_text(json.dumps(config))
+        source = checkpoint.read(real_workbench.draft_folder("plain"))
+        planned = export.plan(source, real_workbench.dialect, ServedTarget.read(target))
+        export.write(planned, draft)
+        case = real_workbench.forward_case("plain") | {"case": name, "dtype": "auto"}
+        cases.append(case | {"folder": str(draft), "target": str(target)})
+    run = sglang.run(cases, tmp_path / "cache", inputs=[tmp_path])
+    assert {name: (it.error, it.refusals) for name, it in run.results.items()} == dict.fromkeys(
+        LONGER, (None, ())
+    )
 
 
 def test_every_recipe_varies_what_it_says(real_workbench: Workbench) -> None:

@@ -114,6 +114,23 @@ def test_no_number_is_never_equal(value: float) -> None:
     assert "off by inf" in told.seen
 
 
+def test_other_tokens_from_other_scores_are_not_blamed_on_the_map() -> None:
+    tokens = GOLDEN["draft_tokens"].copy()
+    tokens[2] += 1
+    engine = {**REPLAY.served, "draft_tokens": tokens}
+    assert replace(REPLAY, served=engine).why_other_tokens() is Cause.TOKENS_DIFFER
+    engine["logits"] = GOLDEN["logits"] + 1
+    assert replace(REPLAY, served=engine).why_other_tokens() is Cause.NUMBERS_DIFFER
+
+
+def test_unexplained_disagreement_of_training_is_its_own_cause() -> None:
+    broken_library = {**GOLDEN, "logits": GOLDEN["logits"] + 1}
+    told = broken(replay=replace(REPLAY, library=broken_library))
+    assert {name: it.cause for name, it in told.items()} == {
+        "forward.training_agrees_with_itself": Cause.TRAINING_DISAGREES
+    }
+
+
 def test_missing_or_misshapen_numbers_are_told() -> None:
     without = {name: value for name, value in REPLAY.served.items() if name != "fused"}
     assert "shape [0]" in verdict(replace(REPLAY, served=without), "fused").seen
