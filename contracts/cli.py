@@ -21,6 +21,7 @@ from contracts import __version__, export, export_report, records
 from contracts.checkpoint import CheckpointError, read
 from contracts.dialect import Dialect
 from contracts.records import UnsupportedRelease
+from contracts.refusals import Refused
 from contracts.served_target import ServedTarget
 
 EXIT_REFUSED = 1
@@ -101,7 +102,7 @@ def export_command(
                 overwrite=overwrite,
                 copied=lambda size: progress.advance(bar, size),
             )
-    except export.Refused as refused:
+    except Refused as refused:
         _tell_refused(console, planned, refused)
         raise typer.Exit(EXIT_REFUSED) from None
     except (CheckpointError, UnsupportedRelease) as error:
@@ -165,7 +166,7 @@ def _tell_written(console: Console, planned: export.Plan, out: Path) -> None:
     console.print(f"  {'serve with':<13}  {_text(export_report.serve_with(planned, out))}")
 
 
-def _tell_refused(console: Console, planned: export.Plan, refused: export.Refused) -> None:
+def _tell_refused(console: Console, planned: export.Plan, refused: Refused) -> None:
     draft, release = _text(str(planned.source.path)), planned.dialect.release
     told = f"{draft} holds what sglang {release} cannot be given; nothing was written"
     console.print(f"[red]refused[/red]  {told}")

@@ -8,24 +8,21 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import uuid
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from contracts import tensor_copy
+from contracts import placing, refusals, tensor_copy
 from contracts.captures import Captures, NotCaptured
 from contracts.causes import Cause
 from contracts.checkpoint import Checkpoint, CheckpointError, read, read_json
-from contracts.dialect import Dialect, pattern
-from contracts.saved_draft import LayerConfig, SavedConfig, check_map, check_whole
+from contracts.dialect import Dialect
+from contracts.refusals import Refusal, Refused
+from contracts.saved_draft import NORM_FLAGS, LayerConfig, SavedConfig, check_map, check_whole
 from contracts.served_target import ServedTarget
 
-NORM_FLAGS = ("norm_before_fc", "fc_norm", "norm_output", "norm_before_residual")
 LAYER_KEYS = (
     "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
     "num_key_value_heads", "head_dim", "hidden_act", "rms_norm_eps", "max_position_embeddings",
@@ -34,50 +31,14 @@ LAYER_KEYS = (
 
 DERIVED = frozenset({"t2d"})
 """Tensors that say nothing d2t does not say; no engine reads them."""
-WINDOW_ARGUMENT = "--speculative-draft-window-size"
 WEIGHTS = "model.safetensors"
 STAMP = "exported_by_draft_contracts"
 """Key of config.json that says for which release, and what a forced export could not express; no engine reads
 it, and what lacks it is never overwritten."""
-ORIGINAL_LENGTH = "original_max_position_embeddings"
-ROPE_KEYS = {
-    "default": frozenset[str](),
-    "linear": frozenset({"factor"}),
-    "llama3": frozenset({"factor", "low_freq_factor", "high_freq_factor", ORIGINAL_LENGTH}),
-    "yarn": frozenset({"factor", ORIGINAL_LENGTH}),
-}
-"""Scalings, with their keys, of which the forward contracts show that both sides compute the same angles."""
-ACTIVATIONS = frozenset({"silu"})
-"""The only one that sglang's Llama MLP takes; it raises for others."""
-ATTENTION_KINDS = frozenset({"full_attention", "sliding_attention"})
 DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 _FIRST_LAYER = re.compile(r"^layers\.0\.")
 _LATER_INPUT_NORM = re.compile(r"^(layers\.[1-9]\d*)\.input_layernorm\.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Refusal:
-    """Something trained that this serving release cannot be given."""
-
-    cause: Cause
-    what: str
-    """The tensor or config key, and its value."""
-    own_fix: str | None = None
-
-    @property
-    def fix(self) -> str:
-        """What helps: usually what helps against the cause."""
-        return self.own_fix or self.cause.fix
-
-
-class Refused(Exception):
-    """The draft cannot be expressed for this serving release; nothing was written."""
-
-    def __init__(self, refusals: Iterable[Refusal]) -> None:
-        self.refusals = tuple(refusals)
-        told = (f"{item.what} ({item.cause}). {item.fix}" for item in self.refusals)
-        super().__init__("cannot be exported: " + " ".join(told))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,19 +120,20 @@ def plan(source: Checkpoint, dialect: Dialect, target: ServedTarget | None = Non
     if target is not None:
         _check_target(source, saved, target)
     renames = {name: exported_name(name) for name in source.tensors if name not in DERIVED}
-    window, window_refusals = _window(saved)
+    window, window_refusals = refusals.window(saved)
     ids, layer_refusals = _layer_ids(saved, dialect, target)
-    refusals = (
-        *_refused_keys(saved, dialect),
-        *_refused_values(saved),
-        *_refused_tensors(renames, dialect),
+    length = _length(saved, target)
+    refused = (
+        *refusals.keys(saved, dialect),
+        *refusals.values(saved),
+        *refusals.tensors(renames, dialect),
         *layer_refusals,
-        *_refused_length(saved, target),
+        *refusals.length(saved, length),
         *window_refusals,
     )
     stamp = {
         "for": f"sglang {dialect.release}",
-        "not_expressed": [f"{item.what} ({item.cause})" for item in refusals],
+        "not_expressed": [f"{item.what} ({item.cause})" for item in refused],
     }
     return Plan(
         source=source,
@@ -180,7 +142,7 @@ def plan(source: Checkpoint, dialect: Dialect, target: ServedTarget | None = Non
         target=target,
         config=_flat_config(source, saved, dialect, target, ids) | {STAMP: stamp},
         renames=renames,
-        refusals=refusals,
+        refusals=refused,
         server_args=window,
     )
 
@@ -215,41 +177,18 @@ def write(
     if planned.refusals and not force:
         raise Refused(planned.refusals)
     folder = folder.absolute()
-    _check_place(planned, folder, overwrite=overwrite)
+    kept = {"draft": planned.source.path}
+    if planned.target is not None:
+        kept["target"] = planned.target.folder
+    placing.check_place(folder, kept, is_export, overwrite=overwrite)
     check_map(planned.source, planned.saved)
-    with _replacing(folder, overwrite=overwrite) as partial:
+    with placing.replacing(folder, overwrite=overwrite) as partial:
         text = json.dumps(planned.config, indent=2, sort_keys=True) + "\n"
         (partial / "config.json").write_text(text, encoding="utf-8")
         tensor_copy.copy(planned.source, planned.renames, partial / WEIGHTS, copied)
 
 
-def _check_place(planned: Plan, folder: Path, *, overwrite: bool) -> None:
-    """Refuse a place that holds anything but an earlier export.
-
-    Raises:
-        FileExistsError: it does; nothing was touched.
-
-    """
-    kept = {"draft": planned.source.path}
-    if planned.target is not None:
-        kept["target"] = planned.target.folder
-    for what, place in kept.items():
-        if folder.resolve() in (place.resolve(), *place.resolve().parents):
-            raise FileExistsError(f"{folder}: is or holds the folder of the {what}; give another one")
-    parent = next(parent for parent in folder.parents if parent.exists())
-    if not parent.is_dir():
-        raise FileExistsError(f"{parent}: is no folder; give another place")
-    if not folder.exists() and not folder.is_symlink():
-        return
-    if folder.is_symlink() or not folder.is_dir():
-        raise FileExistsError(f"{folder}: is no folder; it is left alone, give another one")
-    if not overwrite:
-        raise FileExistsError(f"{folder}: already there; give a new folder, or --overwrite an earlier export")
-    if not _is_export(folder):
-        raise FileExistsError(f"{folder}: is no earlier export, so it is left alone; give another folder")
-
-
-def _is_export(folder: Path) -> bool:
+def is_export(folder: Path) -> bool:
     """Whether a folder holds what `write` put there, and no more."""
     if {entry.name for entry in folder.iterdir()} != {"config.json", WEIGHTS}:
         return False
@@ -257,33 +196,6 @@ def _is_export(folder: Path) -> bool:
         return STAMP in read_json(folder / "config.json")
     except CheckpointError:
         return False
-
-
-@contextmanager
-def _replacing(folder: Path, *, overwrite: bool) -> Iterator[Path]:
-    """A folder beside `folder` to write to, which takes its place once all is well; else nothing is left."""
-    made = [parent for parent in folder.parents if not parent.exists()]
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    mark = uuid.uuid4().hex[:12]
-    partial, old = (folder.with_name(f".{folder.name}.{mark}.{kind}") for kind in ("partial", "old"))
-    partial.mkdir()
-    try:
-        yield partial
-        if overwrite and folder.exists():
-            folder.rename(old)
-            try:
-                partial.rename(folder)
-            except BaseException:
-                old.rename(folder)
-                raise
-            shutil.rmtree(old)
-        else:
-            partial.rename(folder)  # fails if something has come there meanwhile
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-        for parent in made:  # innermost first; one that holds something stays
-            with suppress(OSError):
-                parent.rmdir()
 
 
 # -------------------------------------------------------------------------------- the new checkpoint
@@ -356,33 +268,13 @@ def _length(saved: SavedConfig, target: ServedTarget | None) -> int:
 
 def _rope(layer: LayerConfig) -> dict[str, Any]:
     """Both spellings: `rope_parameters` of transformers 5, `rope_theta` and `rope_scaling` of 4."""
-    rope = dict(layer.rope_parameters or layer.rope_scaling or {})
-    rope["rope_type"] = rope.pop("type", None) or rope.get("rope_type") or "default"
-    rope.setdefault("rope_theta", layer.rope_theta)
+    rope = layer.rope
     scaling = {key: value for key, value in rope.items() if key != "rope_theta"}
     return {
         "rope_parameters": rope,
         "rope_theta": rope["rope_theta"],
         "rope_scaling": None if rope["rope_type"] == "default" else scaling,
     }
-
-
-def _window(saved: SavedConfig) -> tuple[tuple[str, ...], list[Refusal]]:
-    """Server arguments for the trained attention window.
-
-    sglang gives one window to all draft layers, on the command line, and counts the positions before a
-    token's own; training counts its own too.
-    """
-    if saved.window is None:
-        return (), []
-    kinds = set(saved.transformer_layer_config.layer_types or ())
-    if len(kinds) > 1:
-        what, fix = f"layer_types: {sorted(kinds)} in one draft", "Train all layers with the same attention."
-        return (), [Refusal(cause=Cause.WINDOW_DIFFERS, what=what, own_fix=fix)]
-    if saved.window < 2:
-        what, fix = f"sliding_window: {saved.window}", "Train with a window of two positions or more."
-        return (), [Refusal(cause=Cause.WINDOW_DIFFERS, what=what, own_fix=fix)]
-    return (WINDOW_ARGUMENT, str(saved.window - 1)), []
 
 
 def _layer_ids(
@@ -411,9 +303,6 @@ def _layer_ids(
         return refuse(error.cause, error.what)
 
 
-# -------------------------------------------------------------------------------- refusals
-
-
 def _check_target(source: Checkpoint, saved: SavedConfig, target: ServedTarget) -> None:
     layer = saved.transformer_layer_config
     for what, ours, theirs in (
@@ -425,64 +314,3 @@ def _check_target(source: Checkpoint, saved: SavedConfig, target: ServedTarget) 
                 f"{source.path / 'config.json'}: {what} is {ours}, and the target's is {theirs}; "
                 "this draft was trained for another target"
             )
-
-
-def _refused_keys(saved: SavedConfig, dialect: Dialect) -> list[Refusal]:
-    flags = [flag for flag in NORM_FLAGS if getattr(saved, flag) and flag not in dialect.config_keys]
-    refusals = [Refusal(cause=Cause.NORM_NOT_SERVED, what=f"{flag}: true") for flag in flags]
-    if saved.embed_requires_grad and dialect.shares_embedding:
-        refusals.append(Refusal(cause=Cause.EMBEDDING_REPLACED, what="embed_requires_grad: true"))
-    refusals += [
-        Refusal(cause=Cause.NOT_EXPRESSIBLE, what=f"{key}: {value!r:.80}")
-        for key, value in sorted(saved.not_understood.items())
-    ]
-    return refusals
-
-
-def _refused_values(saved: SavedConfig) -> list[Refusal]:
-    """Values that no forward contract has shown to cross."""
-    layer = saved.transformer_layer_config
-    rope = _rope(layer)["rope_parameters"]
-    kind = rope["rope_type"]
-    odd = [f"rope_type: {kind}"] if kind not in ROPE_KEYS else []
-    known = ROPE_KEYS.get(kind, rope.keys()) | {"rope_type", "rope_theta"}
-    needed = {"rope_theta", *ROPE_KEYS.get(kind, ())} - ({ORIGINAL_LENGTH} if kind == "yarn" else set())
-    odd += [
-        f"rope_parameters.{key}: {rope.get(key)!r:.80}, which has to be a number"
-        for key in sorted(needed)
-        if not isinstance(rope.get(key), (int, float))
-    ]
-    odd += [
-        f"rope_parameters.{key}: {value!r:.80}"
-        for key, value in sorted(rope.items())
-        if key not in known and value is not None
-    ]
-    odd += [f"hidden_act: {layer.hidden_act}"] if layer.hidden_act not in ACTIVATIONS else []
-    odd += [f"layer_types: {item}" for item in sorted({*(layer.layer_types or ())} - ATTENTION_KINDS)]
-    return [Refusal(cause=Cause.NOT_EXPRESSIBLE, what=item) for item in odd]
-
-
-def _refused_tensors(renames: Mapping[str, str], dialect: Dialect) -> list[Refusal]:
-    taken = Counter(renames.values())
-    return [
-        Refusal(cause=_why_no_place(name), what=name)
-        for name, exported in sorted(renames.items())
-        if pattern(exported) not in dialect.tensors or taken[exported] > 1
-    ]
-
-
-def _why_no_place(name: str) -> Cause:
-    if name.endswith((".q_norm.weight", ".k_norm.weight")):
-        return Cause.QK_NORM_MISSING
-    return Cause.BIAS_DROPPED if name.endswith(".bias") else Cause.NOT_EXPRESSIBLE
-
-
-def _refused_length(saved: SavedConfig, target: ServedTarget | None) -> list[Refusal]:
-    """A longer table of angles is no other table, unless the scaling follows the length."""
-    trained, length = saved.transformer_layer_config.max_position_embeddings, _length(saved, target)
-    rope = _rope(saved.transformer_layer_config)["rope_parameters"]
-    follows = rope["rope_type"] == "yarn" and rope.get(ORIGINAL_LENGTH) is None
-    if not follows or length == trained:
-        return []
-    what = f"max_position_embeddings: {trained} of {length}, with yarn from no original length"
-    return [Refusal(cause=Cause.CONTEXT_TOO_SHORT, what=what)]

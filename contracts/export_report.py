@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from contracts.causes import Cause
-from contracts.export import DERIVED, Plan, Refusal
+from contracts.export import DERIVED, Plan
+from contracts.refusals import Refusal
 
 SILENT = "the server starts and answers, and acceptance drops or collapses, silently"
 CONSEQUENCES = {

@@ -22,6 +22,7 @@ from contracts.conversation import Progress
 from contracts.dialect import Dialect
 from contracts.facts import CASE_TIMEOUT, CaseResult, DraftFacts, Refusal, SideName
 from contracts.recipes import RECIPES, Recipe, Target
+from contracts.refusals import Refusal as ExportRefusal
 from contracts.replay import Replay
 from contracts.served_target import ServedTarget
 from contracts.sides import Side, SideRun, SideUnavailable, is_intact, manifest
@@ -57,7 +58,7 @@ class Handoff:
     serving: DraftFacts
     serving_refusals: tuple[Refusal, ...] = ()
     """What the serving library raised, by stage."""
-    export_refusals: tuple[export.Refusal, ...] = ()
+    export_refusals: tuple[ExportRefusal, ...] = ()
     """What could not be written for this serving release."""
     renames: Mapping[str, str]
     """Name of each trained tensor -> its name in the checkpoint that was served."""

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from contracts import tensor_copy
 from contracts.checkpoint import Checkpoint, CheckpointError
 
+NORM_FLAGS = ("norm_before_fc", "fc_norm", "norm_output", "norm_before_residual")
 WEIGHT_DTYPES = ("F32", "BF16", "F16")
 MAP_DTYPES = {"d2t": ("I64", "I32"), "t2d": ("BOOL",)}
 """What speculators saves tensors in, and what a draft can be trained in."""
@@ -62,6 +63,14 @@ class LayerConfig(BaseModel):
     rope_parameters: RopeConfig | None = None
     rope_scaling: RopeConfig | None = None
     rope_theta: Number = 10_000.0
+
+    @property
+    def rope(self) -> dict[str, Any]:
+        """RoPE as transformers 5 spells it, however it was saved: `rope_type`, `rope_theta`, scaling."""
+        rope = dict(self.rope_parameters or self.rope_scaling or {})
+        rope["rope_type"] = rope.pop("type", None) or rope.get("rope_type") or "default"
+        rope.setdefault("rope_theta", self.rope_theta)
+        return rope
 
 
 class SavedConfig(BaseModel):

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from contracts.handoff import NotRun
 from tests.bench import Bench
+from tests.facts import save_draft, save_target
 
 if TYPE_CHECKING:
     from contracts.handoff import Workbench
@@ -34,3 +36,13 @@ def sglang(real_workbench: Workbench) -> Side:
 def bench(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Bench:
     monkeypatch.delenv("CI", raising=False)
     return Bench(pytester)
+
+
+@pytest.fixture
+def draft(tmp_path: Path) -> Path:
+    return save_draft(tmp_path / "draft")
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return save_target(tmp_path / "target", max_position_embeddings=4096, dtype="bfloat16")

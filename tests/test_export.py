@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from contracts import checkpoint as checkpoints
 from contracts import export, records
 from contracts.dialect import Dialect
-from contracts.export import Refused
+from contracts.refusals import Refused
 from contracts.served_target import ServedTarget
 from contracts.verdict import Cause
 from tests.facts import SERVED, checkpoint, save_draft, save_target, saved_config, with_facet

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from contracts import export
 from contracts.facts import DraftFacts, Refusal
 from contracts.handoff import Handoff
+from contracts.refusals import Refusal as ExportRefusal
 from contracts.replay import Replay
 from contracts.snapshots import SurfaceSnapshot
 from contracts.verdict import Broken, Cause
@@ -158,7 +158,7 @@ LIARS = (
         Cause.NORM_NOT_SERVED,
         replace(
             HANDOFF,
-            export_refusals=(export.Refusal(cause=Cause.NORM_NOT_SERVED, what="norm_before_residual: true"),),
+            export_refusals=(ExportRefusal(cause=Cause.NORM_NOT_SERVED, what="norm_before_residual: true"),),
         ),
     ),
     Liar(

@@ -1,0 +1,67 @@
+"""Puts a folder in its place as a whole, or leaves everything as it was."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+def check_place(
+    folder: Path, kept: Mapping[str, Path], ours: Callable[[Path], bool], *, overwrite: bool
+) -> None:
+    """Refuse a place that holds anything but an earlier export.
+
+    Args:
+        folder: where to write.
+        kept: folders that must not be touched, by what they hold.
+        ours: tells an earlier export.
+        overwrite: whether one may be replaced.
+
+    Raises:
+        FileExistsError: it does; nothing was touched.
+
+    """
+    for what, place in kept.items():
+        if folder.resolve() in (place.resolve(), *place.resolve().parents):
+            raise FileExistsError(f"{folder}: is or holds the folder of the {what}; give another one")
+    parent = next(parent for parent in folder.parents if parent.exists())
+    if not parent.is_dir():
+        raise FileExistsError(f"{parent}: is no folder; give another place")
+    if not folder.exists() and not folder.is_symlink():
+        return
+    if folder.is_symlink() or not folder.is_dir():
+        raise FileExistsError(f"{folder}: is no folder; it is left alone, give another one")
+    if not overwrite:
+        raise FileExistsError(f"{folder}: already there; give a new folder, or --overwrite an earlier export")
+    if not ours(folder):
+        raise FileExistsError(f"{folder}: is no earlier export, so it is left alone; give another folder")
+
+
+@contextmanager
+def replacing(folder: Path, *, overwrite: bool) -> Iterator[Path]:
+    """A folder beside `folder` to write to, which takes its place once all is well; else nothing is left."""
+    made = [parent for parent in folder.parents if not parent.exists()]
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    mark = uuid.uuid4().hex[:12]
+    partial, old = (folder.with_name(f".{folder.name}.{mark}.{kind}") for kind in ("partial", "old"))
+    partial.mkdir()
+    try:
+        yield partial
+        if overwrite and folder.exists():
+            folder.rename(old)
+            try:
+                partial.rename(folder)
+            except BaseException:
+                old.rename(folder)
+                raise
+            shutil.rmtree(old)
+        else:
+            partial.rename(folder)  # fails if something has come there meanwhile
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+        for parent in made:  # innermost first; one that holds something stays
+            with suppress(OSError):
+                parent.rmdir()

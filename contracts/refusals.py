@@ -1,0 +1,129 @@
+"""What export has to refuse of a draft: whatever a serving release cannot be given, each with a cause."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from contracts.causes import Cause
+from contracts.dialect import Dialect, pattern
+from contracts.saved_draft import NORM_FLAGS, SavedConfig
+
+ORIGINAL_LENGTH = "original_max_position_embeddings"
+ROPE_KEYS = {
+    "default": frozenset[str](),
+    "linear": frozenset({"factor"}),
+    "llama3": frozenset({"factor", "low_freq_factor", "high_freq_factor", ORIGINAL_LENGTH}),
+    "yarn": frozenset({"factor", ORIGINAL_LENGTH}),
+}
+"""Scalings, with their keys, of which the forward contracts show that both sides compute the same angles."""
+ACTIVATIONS = frozenset({"silu"})
+"""The only one that sglang's Llama MLP takes; it raises for others."""
+ATTENTION_KINDS = frozenset({"full_attention", "sliding_attention"})
+WINDOW_ARGUMENT = "--speculative-draft-window-size"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """Something trained that this serving release cannot be given."""
+
+    cause: Cause
+    what: str
+    """The tensor or config key, and its value."""
+    own_fix: str | None = None
+
+    @property
+    def fix(self) -> str:
+        """What helps: usually what helps against the cause."""
+        return self.own_fix or self.cause.fix
+
+
+class Refused(Exception):
+    """The draft cannot be expressed for this serving release; nothing was written."""
+
+    def __init__(self, refusals: Iterable[Refusal]) -> None:
+        self.refusals = tuple(refusals)
+        told = (f"{item.what} ({item.cause}). {item.fix}" for item in self.refusals)
+        super().__init__("cannot be exported: " + " ".join(told))
+
+
+def keys(saved: SavedConfig, dialect: Dialect) -> list[Refusal]:
+    """Options that the release does not read, does otherwise, or that export knows nothing about."""
+    flags = [flag for flag in NORM_FLAGS if getattr(saved, flag) and flag not in dialect.config_keys]
+    refusals = [Refusal(cause=Cause.NORM_NOT_SERVED, what=f"{flag}: true") for flag in flags]
+    if saved.embed_requires_grad and dialect.shares_embedding:
+        refusals.append(Refusal(cause=Cause.EMBEDDING_REPLACED, what="embed_requires_grad: true"))
+    refusals += [
+        Refusal(cause=Cause.NOT_EXPRESSIBLE, what=f"{key}: {value!r:.80}")
+        for key, value in sorted(saved.not_understood.items())
+    ]
+    return refusals
+
+
+def values(saved: SavedConfig) -> list[Refusal]:
+    """Values that no forward contract has shown to cross."""
+    layer = saved.transformer_layer_config
+    rope = layer.rope
+    kind = rope["rope_type"]
+    odd = [f"rope_type: {kind}"] if kind not in ROPE_KEYS else []
+    known = ROPE_KEYS.get(kind, rope.keys()) | {"rope_type", "rope_theta"}
+    needed = {"rope_theta", *ROPE_KEYS.get(kind, ())} - ({ORIGINAL_LENGTH} if kind == "yarn" else set())
+    odd += [
+        f"rope_parameters.{key}: {rope.get(key)!r:.80}, which has to be a number"
+        for key in sorted(needed)
+        if not isinstance(rope.get(key), (int, float))
+    ]
+    odd += [
+        f"rope_parameters.{key}: {value!r:.80}"
+        for key, value in sorted(rope.items())
+        if key not in known and value is not None
+    ]
+    odd += [f"hidden_act: {layer.hidden_act}"] if layer.hidden_act not in ACTIVATIONS else []
+    odd += [f"layer_types: {item}" for item in sorted({*(layer.layer_types or ())} - ATTENTION_KINDS)]
+    return [Refusal(cause=Cause.NOT_EXPRESSIBLE, what=item) for item in odd]
+
+
+def tensors(renames: Mapping[str, str], dialect: Dialect) -> list[Refusal]:
+    """Tensors that the release has no place for, or that would take the place of another."""
+    taken = Counter(renames.values())
+    return [
+        Refusal(cause=_why_no_place(name), what=name)
+        for name, exported in sorted(renames.items())
+        if pattern(exported) not in dialect.tensors or taken[exported] > 1
+    ]
+
+
+def _why_no_place(name: str) -> Cause:
+    if name.endswith((".q_norm.weight", ".k_norm.weight")):
+        return Cause.QK_NORM_MISSING
+    return Cause.BIAS_DROPPED if name.endswith(".bias") else Cause.NOT_EXPRESSIBLE
+
+
+def length(saved: SavedConfig, needed: int) -> list[Refusal]:
+    """A longer table of angles is no other table, unless the scaling follows the length."""
+    layer = saved.transformer_layer_config
+    rope, trained = layer.rope, layer.max_position_embeddings
+    follows = rope["rope_type"] == "yarn" and rope.get(ORIGINAL_LENGTH) is None
+    if not follows or needed == trained:
+        return []
+    what = f"max_position_embeddings: {trained} of {needed}, with yarn from no original length"
+    return [Refusal(cause=Cause.CONTEXT_TOO_SHORT, what=what)]
+
+
+def window(saved: SavedConfig) -> tuple[tuple[str, ...], list[Refusal]]:
+    """Server arguments for the trained attention window.
+
+    sglang gives one window to all draft layers, on the command line, and counts the positions before a
+    token's own; training counts its own too.
+    """
+    if saved.window is None:
+        return (), []
+    kinds = set(saved.transformer_layer_config.layer_types or ())
+    if len(kinds) > 1:
+        what, fix = f"layer_types: {sorted(kinds)} in one draft", "Train all layers with the same attention."
+        return (), [Refusal(cause=Cause.WINDOW_DIFFERS, what=what, own_fix=fix)]
+    if saved.window < 2:
+        what, fix = f"sliding_window: {saved.window}", "Train with a window of two positions or more."
+        return (), [Refusal(cause=Cause.WINDOW_DIFFERS, what=what, own_fix=fix)]
+    return (WINDOW_ARGUMENT, str(saved.window - 1)), []

@@ -1,0 +1,34 @@
+"""`contracts export` as its user runs it, for the tests of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from typer.testing import CliRunner, Result
+
+from contracts.cli import EXIT_BAD_INPUT, app
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def one_line(result: Result) -> str:
+    """The one line that a user's mistake gets."""
+    assert result.exit_code == EXIT_BAD_INPUT
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("error: ")
+    return line
+
+
+def change_tensors(draft: Path, **changes: torch.Tensor) -> None:
+    file = draft / "model.safetensors"
+    tensors = load_file(file)
+    save_file(tensors | {name.replace("__", "."): value for name, value in changes.items()}, file)
+
+
+def nothing_left(tmp_path: Path) -> bool:
+    return not [path for path in tmp_path.iterdir() if path.name not in ("draft", "target")]
