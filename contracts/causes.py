@@ -92,11 +92,6 @@ class Cause(StrEnum):
         "Which ids make this target class deliver these states, in this release, is not recorded.",
         "Export without --target if the class counts as Llama's does, and check the taps before serving.",
     )
-    CONTEXT_TOO_SHORT = (
-        "context-too-short",
-        "The draft's position table is shorter than the target's context, and its RoPE scaling follows it.",
-        "Serve with --context-length of the draft's max_position_embeddings, or retrain with the target's.",
-    )
     STATES_ALIKE = (
         "states-alike",
         "Two hidden states of the target are alike to rounding, so nobody can tell which one is delivered.",

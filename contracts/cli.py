@@ -94,7 +94,7 @@ def export_command(
         version = _version(release)
         planned = export.plan(read(draft), Dialect.for_release(version), served)
         with _progress() as progress:
-            bar = progress.add_task(str(out), total=planned.size)
+            bar = progress.add_task(_text(str(out)), total=planned.size)
             export.write(
                 planned,
                 out,

@@ -122,13 +122,11 @@ def plan(source: Checkpoint, dialect: Dialect, target: ServedTarget | None = Non
     renames = {name: exported_name(name) for name in source.tensors if name not in DERIVED}
     window, window_refusals = refusals.window(saved)
     ids, layer_refusals = _layer_ids(saved, dialect, target)
-    length = _length(saved, target)
     refused = (
         *refusals.keys(saved, dialect),
         *refusals.values(saved),
         *refusals.tensors(renames, dialect),
         *layer_refusals,
-        *refusals.length(saved, length),
         *window_refusals,
     )
     stamp = {
@@ -182,7 +180,7 @@ def write(
         kept["target"] = planned.target.folder
     placing.check_place(folder, kept, is_export, overwrite=overwrite)
     check_map(planned.source, planned.saved)
-    with placing.replacing(folder, overwrite=overwrite) as partial:
+    with placing.replacing(folder, is_export) as partial:
         text = json.dumps(planned.config, indent=2, sort_keys=True) + "\n"
         (partial / "config.json").write_text(text, encoding="utf-8")
         tensor_copy.copy(planned.source, planned.renames, partial / WEIGHTS, copied)

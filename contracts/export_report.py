@@ -15,7 +15,6 @@ from contracts.refusals import Refusal
 SILENT = "the server starts and answers, and acceptance drops or collapses, silently"
 CONSEQUENCES = {
     Cause.DRAFT_REFUSED: "the server fails when it loads the draft",
-    Cause.CONTEXT_TOO_SHORT: "the server refuses to start",
     Cause.CAPTURE_UNKNOWN: "it may be served right or get other layers than it was trained on; nobody looked",
     Cause.WINDOW_DIFFERS: "draft tokens are rejected more and more often beyond the length of the window",
 }

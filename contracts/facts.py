@@ -185,7 +185,7 @@ class Refusal:
     """The library itself raised: at which stage, and what it said."""
 
     stage: str
-    """resolve, load, share, capture, forward or replay; build, reload or replay for training."""
+    """resolve, load, share, capture, forward or replay; build, reload, replay or run for training."""
     error: str
     """Exception class."""
     message: str

@@ -241,7 +241,7 @@ class Workbench:
 
         """
         self._training_facts(recipe)
-        return self.training_refusals(recipe, "replay")
+        return self.training_refusals(recipe, "replay", "run")
 
     def _training_facts(self, recipe: str) -> DraftFacts:
         refusals = self.training_refusals(recipe, *UNUSABLE)

@@ -41,27 +41,46 @@ def check_place(
 
 
 @contextmanager
-def replacing(folder: Path, *, overwrite: bool) -> Iterator[Path]:
-    """A folder beside `folder` to write to, which takes its place once all is well; else nothing is left."""
+def replacing(folder: Path, ours: Callable[[Path], bool]) -> Iterator[Path]:
+    """A folder beside `folder` to write to, which takes its place once all is well; else nothing is left.
+
+    Args:
+        folder: the place; if something is there now, it is what may be replaced.
+        ours: asked again of what is replaced, once nobody else can reach it any more.
+
+    Raises:
+        FileExistsError: something else has come to the place meanwhile.
+
+    """
+    replaces = folder.exists()
     made = [parent for parent in folder.parents if not parent.exists()]
-    folder.parent.mkdir(parents=True, exist_ok=True)
     mark = uuid.uuid4().hex[:12]
     partial, old = (folder.with_name(f".{folder.name}.{mark}.{kind}") for kind in ("partial", "old"))
-    partial.mkdir()
     try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        partial.mkdir()
         yield partial
-        if overwrite and folder.exists():
-            folder.rename(old)
-            try:
-                partial.rename(folder)
-            except BaseException:
-                old.rename(folder)
-                raise
-            shutil.rmtree(old)
+        if replaces:
+            _swap(partial, folder, old, ours)
+        elif folder.exists() or folder.is_symlink():
+            raise FileExistsError(f"{folder}: has come there meanwhile; it is left alone")
         else:
-            partial.rename(folder)  # fails if something has come there meanwhile
+            partial.rename(folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
         for parent in made:  # innermost first; one that holds something stays
             with suppress(OSError):
                 parent.rmdir()
+
+
+def _swap(new: Path, folder: Path, old: Path, ours: Callable[[Path], bool]) -> None:
+    """Put `new` in the place of `folder`; if that fails, `folder` is as it was."""
+    folder.rename(old)
+    try:
+        if old.is_symlink() or not old.is_dir() or not ours(old):
+            raise FileExistsError(f"{folder}: is no earlier export any more; it is left alone")
+        new.rename(folder)
+    except BaseException:
+        old.rename(folder)
+        raise
+    shutil.rmtree(old, ignore_errors=True)

@@ -68,17 +68,19 @@ def values(saved: SavedConfig) -> list[Refusal]:
     kind = rope["rope_type"]
     odd = [f"rope_type: {kind}"] if kind not in ROPE_KEYS else []
     known = ROPE_KEYS.get(kind, rope.keys()) | {"rope_type", "rope_theta"}
-    needed = {"rope_theta", *ROPE_KEYS.get(kind, ())} - ({ORIGINAL_LENGTH} if kind == "yarn" else set())
+    needed = {"rope_theta", *ROPE_KEYS.get(kind, ())}
     odd += [
         f"rope_parameters.{key}: {rope.get(key)!r:.80}, which has to be a number"
         for key in sorted(needed)
-        if not isinstance(rope.get(key), (int, float))
+        if not isinstance(rope.get(key), (int, float)) or isinstance(rope.get(key), bool)
     ]
     odd += [
         f"rope_parameters.{key}: {value!r:.80}"
         for key, value in sorted(rope.items())
         if key not in known and value is not None
     ]
+    if layer.rope_parameters and layer.rope_scaling and layer.rope_scaling != layer.rope_parameters:
+        odd.append("rope_parameters and rope_scaling, which differ")
     odd += [f"hidden_act: {layer.hidden_act}"] if layer.hidden_act not in ACTIVATIONS else []
     odd += [f"layer_types: {item}" for item in sorted({*(layer.layer_types or ())} - ATTENTION_KINDS)]
     return [Refusal(cause=Cause.NOT_EXPRESSIBLE, what=item) for item in odd]
@@ -97,18 +99,7 @@ def tensors(renames: Mapping[str, str], dialect: Dialect) -> list[Refusal]:
 def _why_no_place(name: str) -> Cause:
     if name.endswith((".q_norm.weight", ".k_norm.weight")):
         return Cause.QK_NORM_MISSING
-    return Cause.BIAS_DROPPED if name.endswith(".bias") else Cause.NOT_EXPRESSIBLE
-
-
-def length(saved: SavedConfig, needed: int) -> list[Refusal]:
-    """A longer table of angles is no other table, unless the scaling follows the length."""
-    layer = saved.transformer_layer_config
-    rope, trained = layer.rope, layer.max_position_embeddings
-    follows = rope["rope_type"] == "yarn" and rope.get(ORIGINAL_LENGTH) is None
-    if not follows or needed == trained:
-        return []
-    what = f"max_position_embeddings: {trained} of {needed}, with yarn from no original length"
-    return [Refusal(cause=Cause.CONTEXT_TOO_SHORT, what=what)]
+    return Cause.BIAS_DROPPED if ".self_attn." in name and name.endswith(".bias") else Cause.NOT_EXPRESSIBLE
 
 
 def window(saved: SavedConfig) -> tuple[tuple[str, ...], list[Refusal]]:
@@ -117,13 +108,13 @@ def window(saved: SavedConfig) -> tuple[tuple[str, ...], list[Refusal]]:
     sglang gives one window to all draft layers, on the command line, and counts the positions before a
     token's own; training counts its own too.
     """
-    if saved.window is None:
-        return (), []
     kinds = set(saved.transformer_layer_config.layer_types or ())
+    if "sliding_attention" not in kinds:
+        return (), []
     if len(kinds) > 1:
         what, fix = f"layer_types: {sorted(kinds)} in one draft", "Train all layers with the same attention."
         return (), [Refusal(cause=Cause.WINDOW_DIFFERS, what=what, own_fix=fix)]
-    if saved.window < 2:
+    if saved.window is None or saved.window < 2:
         what, fix = f"sliding_window: {saved.window}", "Train with a window of two positions or more."
         return (), [Refusal(cause=Cause.WINDOW_DIFFERS, what=what, own_fix=fix)]
     return (WINDOW_ARGUMENT, str(saved.window - 1)), []

@@ -245,8 +245,16 @@ class Replay:
         return bool(len(chosen) and scores.max() - chosen.max() <= margin)
 
     def parting(self) -> int | None:
-        """First step in which the two sides chose different tokens; None if they never did."""
-        golden, served = self.golden["draft_tokens"], self.served["draft_tokens"]
+        """First step in which the two sides chose different tokens; None if they never did.
+
+        Raises:
+            Broken: serving did not choose one token per step.
+
+        """
+        golden, served = self.golden["draft_tokens"], self.served.get("draft_tokens", np.empty(0))
+        if golden.shape != served.shape:
+            expected = f"{len(golden)} draft tokens"
+            raise Broken(Cause.TOKENS_DIFFER, expected=expected, seen=f"shape {list(served.shape)}")
         differ = np.flatnonzero(golden != served)
         return int(differ[0]) if len(differ) else None
 

@@ -161,6 +161,8 @@ def check_whole(source: Checkpoint, saved: SavedConfig) -> None:
     """
     layer = saved.transformer_layer_config
     expected = _expected(saved)
+    maps = {"d2t": (saved.draft_vocab_size,), "t2d": (layer.vocab_size,)}
+    expected |= {name: shape for name, shape in maps.items() if name in source.tensors}
     for name, shape in expected.items():
         tensor = source.tensors.get(name)
         if tensor is None:
@@ -170,6 +172,16 @@ def check_whole(source: Checkpoint, saved: SavedConfig) -> None:
                 f"{source.path}: {name} is {list(tensor.shape)}, and config.json says {list(shape)}; "
                 "the two are not of one draft"
             )
+    if saved.draft_vocab_size > layer.vocab_size:
+        raise CheckpointError(
+            f"{source.path / 'config.json'}: draft_vocab_size is {saved.draft_vocab_size} of a vocabulary of "
+            f"{layer.vocab_size}; the two are not of one draft"
+        )
+    if layer.layer_types is not None and len(layer.layer_types) != layer.num_hidden_layers:
+        raise CheckpointError(
+            f"{source.path / 'config.json'}: {len(layer.layer_types)} layer_types for "
+            f"{layer.num_hidden_layers} layers; save the draft again"
+        )
     layers = tuple(f"layers.{index}." for index in range(layer.num_hidden_layers))
     for name, tensor in source.tensors.items():
         fitting = MAP_DTYPES.get(name, WEIGHT_DTYPES)
@@ -178,7 +190,8 @@ def check_whole(source: Checkpoint, saved: SavedConfig) -> None:
                 f"{source.path / tensor.file}: {name} is of dtype {tensor.dtype}, expected "
                 f"{' or '.join(fitting)}; save the draft again"
             )
-        if name not in expected and name not in ("d2t", "t2d") and not name.startswith(layers):
+        placed = name in expected or (name.startswith(layers) and not name.endswith(".bias"))
+        if not placed:
             raise CheckpointError(
                 f"{source.path}: config.json has no place for tensor {name}; the two are not of one draft"
             )

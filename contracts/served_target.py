@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,7 +14,8 @@ CONTEXT_LENGTH_KEYS = (
     "max_sequence_length", "seq_length", "max_seq_len", "model_max_length", "max_position_embeddings",
 )  # fmt: skip
 """Where sglang looks for the context length, in this order."""
-DEFAULT_CONTEXT_LENGTH = 2048
+STRETCHED = ("linear", "dynamic")
+"""RoPE types whose factor sglang multiplies the length by; the others say the whole length themselves."""
 
 Positive = Annotated[int, Field(gt=0)]
 
@@ -29,7 +31,7 @@ class ServedTarget(BaseModel):
     num_hidden_layers: Positive
     hidden_size: Positive
     vocab_size: Positive
-    context_length: Positive
+    context_length: Annotated[int, Field(gt=0, le=2**31)]
     """Positions that the engine makes room for."""
     dtype: Literal["float32", "float16", "bfloat16"]
     """What a target is computed in, and with it the draft."""
@@ -72,16 +74,17 @@ def _dtype(config: dict[str, Any]) -> Any:
 
 
 def _context_length(config: dict[str, Any]) -> Any:
-    """As sglang derives it (get_context_length in utils/hf_transformers/common.py of 0.5.23)."""
-    rope = config.get("rope_parameters") or config.get("rope_scaling")
-    rope = rope if isinstance(rope, dict) else {}
-    kind = rope.get("rope_type") or rope.get("type")
-    factor = rope.get("factor", 1)
-    if "original_max_position_embeddings" in rope or kind == "llama3" or not isinstance(factor, (int, float)):
-        factor = 1
-    found = (config[key] for key in CONTEXT_LENGTH_KEYS if config.get(key) is not None)
-    length = next(found, DEFAULT_CONTEXT_LENGTH)
-    return int(factor * length) if isinstance(length, int) else length
+    """As sglang derives it (get_context_length in utils/hf_transformers/common.py of 0.5.23).
+
+    Without any of these keys it takes the default of the target's config class, which is not known here.
+    """
+    length = next((config[key] for key in CONTEXT_LENGTH_KEYS if config.get(key) is not None), None)
+    rope = config.get("rope_scaling") or config.get("rope_parameters")
+    if isinstance(rope, dict) and (rope.get("rope_type") or rope.get("type")) in STRETCHED:
+        factor = rope.get("factor", 1)
+        if isinstance(length, int) and isinstance(factor, (int, float)) and math.isfinite(factor):
+            return int(factor * length)
+    return length
 
 
 def _names(config: dict[str, Any]) -> tuple[str, ...]:

@@ -98,7 +98,7 @@ def test_sound_export_says_that_all_was_expressed(draft: Path, tmp_path: Path) -
         (
             {"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 2.0}},
             {},
-            "context-too-short",
+            "not-expressible",
         ),
     ],
 )

@@ -50,18 +50,22 @@ def test_output_that_holds_draft_or_target_is_refused(
     assert {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()} == before
 
 
+@pytest.mark.parametrize("earlier", [False, True])
+@pytest.mark.parametrize("options", [(), ("--overwrite",)])
 def test_output_that_appears_meanwhile_is_left_alone(
-    draft: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    draft: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], earlier: bool
 ) -> None:
     out, copy = tmp_path / "out", tensor_copy.copy
+    if earlier and options:
+        assert run("export", draft, "-o", out).exit_code == 0
 
     def slowly(*arguments: Any) -> None:
         copy(*arguments)
-        out.mkdir()
+        out.mkdir(exist_ok=True)
         (out / "mine").write_text("kept")
 
     monkeypatch.setattr(tensor_copy, "copy", slowly)
-    one_line(run("export", draft, "-o", out))
+    assert "it is left alone" in one_line(run("export", draft, "-o", out, *options))
     assert (out / "mine").read_text() == "kept"
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 

@@ -175,6 +175,45 @@ def test_message_of_a_library_in_an_os_error_is_a_refusal() -> None:
     assert [item.error for item in refusals.items] == ["OSError"]
 
 
+OURS = str(Path(stream.__file__).with_name("some_probe.py"))
+LIBRARY = "/site-packages/library/module.py"
+
+
+def raised_in(file: str, code: str) -> list[str]:
+    """Stages that count as refused when `code`, of that file, raises."""
+    refusals = Refusals()
+    with refusals.stage("load"):
+        exec(compile(code, file, "exec"))
+    return [item.stage for item in refusals.items]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import json; json.loads('{')",
+        "import dataclasses; dataclasses.replace(3)",
+        "import torch; torch.nn.Linear(2, 2).renamed",
+        "import torch; torch.zeros(2, 3) @ torch.zeros(2, 3)",
+    ],
+)
+def test_who_called_python_or_torch_is_to_blame(code: str) -> None:
+    assert raised_in(LIBRARY, code) == ["load"]
+    with pytest.raises(Exception):  # noqa: B017, PT011 (whichever it is, it is passed on)
+        raised_in(OURS, code)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "raise ValueError('longer than the context; CUDA errors may follow')",
+        "raise RuntimeError('this needs a CUDA graph')",
+        "raise AssertionError('meta tensor x')",
+    ],
+)
+def test_what_a_library_says_of_cuda_is_its_own(code: str) -> None:
+    assert raised_in(LIBRARY, code) == ["load"]
+
+
 def test_case_ends_with_its_probe(tmp_path: Path) -> None:
     """However the probe ends: here it is killed while its case hangs."""
     request, note = tmp_path / "request.json", tmp_path / "pid"

@@ -77,5 +77,7 @@ def _shift(cls: Any, ids: tuple[int, ...]) -> int | None:
     except Exception:  # a wrapper that asks its language model, say: nothing is known of it
         return None
     layers = model.layers_to_capture or model.model.layers_to_capture
-    differences = {layer - layer_id for layer, layer_id in zip(layers or (), ids, strict=False)}
-    return differences.pop() if layers is not None and len(differences) == 1 else None
+    if layers is None or len(layers) != len(ids):
+        return None
+    differences = {layer - layer_id for layer, layer_id in zip(layers, ids, strict=True)}
+    return differences.pop() if len(differences) == 1 else None

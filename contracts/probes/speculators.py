@@ -85,7 +85,10 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
     if model is None:
         return DraftFacts()
     _replay(model, target, Path(case["golden"]), refusals)
-    return _describe(model, checkpoint.read(folder), target)
+    ran = None
+    with refusals.stage("run"):
+        ran = speculators_meta.forward(model)
+    return _describe(model, checkpoint.read(folder), target, ran)
 
 
 def _save_target(spec: dict[str, Any], folder: Path) -> None:
@@ -204,16 +207,17 @@ def _replay(draft: Any, target: Path, file: Path, refusals: Refusals) -> None:
     save_file({name: tensor.contiguous() for name, tensor in golden.items()}, file)
 
 
-def _describe(model: Any, saved: checkpoint.Checkpoint, target: Path) -> DraftFacts:
-    """Facts of a built draft: from the live model, from a forward pass of it, and from what it saved."""
+def _describe(
+    model: Any, saved: checkpoint.Checkpoint, target: Path, ran: speculators_meta.Ran | None
+) -> DraftFacts:
+    """Facts of a built draft: from the live model, from a forward pass of it if it ran, and what it saved."""
     config = model.config
     target_config = checkpoint.read_json(target / "config.json")
     ids = tuple(model.target_layer_ids)
     offsets = [0] * config.draft_vocab_size if model.d2t is None else model.d2t.tolist()
-    ran = speculators_meta.forward(model)
     return DraftFacts(
         architecture=type(model).__name__,
-        reads_target_state=STATE in ran.logits_from,
+        reads_target_state=None if ran is None else STATE in ran.logits_from,
         config_keys=tuple(sorted(_keys(dict(saved.config)))),
         weight_names=WeightNames(names=tuple(sorted(saved.tensors))),
         tensor_shapes=TensorShapes(
@@ -231,24 +235,32 @@ def _describe(model: Any, saved: checkpoint.Checkpoint, target: Path) -> DraftFa
             draft_vocab_size=config.draft_vocab_size,
             target_vocab_size=target_config["vocab_size"],
         ),
-        hidden_dims=HiddenDims(
-            target=target_config["hidden_size"],
-            delivered=len(ids) * target_config["hidden_size"],
-            fc_in=model.fc.in_features,
-            draft=model.embed_tokens.weight.shape[1],
-            recurrent=ran.recurrent_width,
-            fc_applied="fc.weight" in ran.logits_from,
-        ),
-        norms=NormFlags(
-            norm_before_fc=reads(ran.logits_from, "input_norm."),
-            fc_norm=reads(ran.logits_from, "fc_norm."),
-            norm_output=reads(ran.recurrent_from, "norm."),
-            norm_before_residual=reads(ran.residual_from, "layers.0.hidden_norm."),
-        ),
+        hidden_dims=None if ran is None else _hidden_dims(model, target_config["hidden_size"], ran),
+        norms=None if ran is None else _norms(ran),
         norm_eps=epsilon(model),
         rope=_rope(model),
         attention=_attention(model),
         sharing=_sharing(model, target),
+    )
+
+
+def _hidden_dims(model: Any, target: int, ran: speculators_meta.Ran) -> HiddenDims:
+    return HiddenDims(
+        target=target,
+        delivered=len(model.target_layer_ids) * target,
+        fc_in=model.fc.in_features,
+        draft=model.embed_tokens.weight.shape[1],
+        recurrent=ran.recurrent_width,
+        fc_applied="fc.weight" in ran.logits_from,
+    )
+
+
+def _norms(ran: speculators_meta.Ran) -> NormFlags:
+    return NormFlags(
+        norm_before_fc=reads(ran.logits_from, "input_norm."),
+        fc_norm=reads(ran.logits_from, "fc_norm."),
+        norm_output=reads(ran.recurrent_from, "norm."),
+        norm_before_residual=reads(ran.residual_from, "layers.0.hidden_norm."),
     )
 
 

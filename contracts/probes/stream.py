@@ -17,6 +17,7 @@ import re
 import select
 import signal
 import sys
+import sysconfig
 import tempfile
 import time
 import traceback
@@ -69,35 +70,46 @@ WATCHERS = {("dataflow.py", "__torch_dispatch__"), ("recording.py", None)}
 """Functions of ours that the library's own calls pass through (file, function; None is all of them)."""
 
 _PROBES = Path(__file__).parent
+_PYTHON = Path(sysconfig.get_paths()["stdlib"])
 _OURS = (OutOfReach, ImportError, MemoryError, RecursionError)
 """Never a verdict of the library, wherever they are raised."""
 
 
 _NOT_HERE = re.compile(
-    r"meta tensor|register_meta|Could not run '|CUDA|allocate memory|active driver|gloo|EADDRINUSE"
+    r"meta tensors?\b|register_meta|Could not run '|NVIDIA driver|CUDA (error|driver|out of memory)|CUDA GPUs"
+    r"|allocate memory|active driver|\bgloo[:/]|\[Gloo\]|EADDRINUSE"
 )
-"""Messages of torch and its kin about what this machine or this device cannot do."""
-_OF_TORCH = (RuntimeError, AssertionError, OSError)
-"""What torch raises with such messages; NotImplementedError is a RuntimeError. A library's own ValueError may
-speak of CUDA too."""
+"""What torch and its kin say about what this machine or this device cannot do, as RuntimeError or OSError."""
+_NOT_COMPILED = "Torch not compiled with CUDA"
+"""Likewise, as AssertionError."""
 
 
 def _raised_by_probe(error: BaseException) -> bool:
     """Whether the probe or the machine failed, not the library.
 
-    That is so if the innermost frame that is neither torch's nor a watcher's is ours (a renamed attribute, a
-    changed signature), if a GPU kernel was to be compiled, if a value was asked of a tensor that has none, or
-    if the machine ran out of something.
+    That is so if the innermost frame that is not torch's, Python's own or a watcher's is ours (a renamed
+    attribute, a changed signature), if a GPU kernel was to be compiled, if a value was asked of a tensor that
+    has none, or if the machine ran out of something.
     """
-    if isinstance(error, _OURS) or (isinstance(error, _OF_TORCH) and _NOT_HERE.search(str(error))):
+    if isinstance(error, _OURS) or _NOT_COMPILED in str(error):
+        return True
+    if isinstance(error, (RuntimeError, OSError)) and _NOT_HERE.search(str(error)):
         return True
     if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
         return True  # without a number it is a library's own message, not the system's
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_watcher(frame)]
     if "triton" in Path(frames[-1].filename).parts:
         return True
-    culprits = [frame for frame in frames if "torch" not in Path(frame.filename).parts]
+    culprits = [frame for frame in frames if not _is_of_everybody(Path(frame.filename))]
     return _PROBES in Path((culprits or frames)[-1].filename).parents
+
+
+def _is_of_everybody(file: Path) -> bool:
+    """Whether a file is of torch or of Python itself, which raise on behalf of their callers."""
+    torch = getattr(sys.modules.get("torch"), "__file__", None)
+    if torch and Path(torch).parent in file.parents:
+        return True
+    return _PYTHON in file.parents and "site-packages" not in file.parts
 
 
 def _is_watcher(frame: traceback.FrameSummary) -> bool:
