@@ -14,6 +14,12 @@ PROMPT, STEPS, HIDDEN, VOCAB, LAYERS = 6, 4, 8, 12, 4
 IDS = (1, 2)
 TARGET_IDS = np.arange(VOCAB) + 100
 """d2t adds a hundred."""
+# Contracts by what they look at; each fault breaks those at and after its place.
+PREFILL = {"forward.prefill_state_is_equal", "forward.prefill_logits_are_equal"}
+CHAIN = {"forward.chained_state_is_equal", "forward.chained_logits_are_equal"}
+FED_BACK = CHAIN | {"forward.prefill_state_is_equal"}
+LAYER = PREFILL | CHAIN
+FUSION = LAYER | {"forward.fused_state_is_equal"}
 _random = np.random.default_rng(7)
 
 

@@ -17,8 +17,8 @@ import pytest
 import contracts
 from contracts.replay import Replay
 from contracts.verdict import Cause
+from tests.replays import CHAIN, LAYER, PREFILL
 from tests.runner import broken
-from tests.test_forward_faults import CHAIN, LAYER, PREFILL
 
 if TYPE_CHECKING:
     from contracts.handoff import Workbench

@@ -25,18 +25,13 @@ from tests.mutations import (
     mutate,
     other_rope,
 )
-from tests.replays import REPLAY
+from tests.replays import CHAIN, FED_BACK, FUSION, LAYER, REPLAY
 from tests.runner import Refusing, broken
 
 if TYPE_CHECKING:
     from contracts.handoff import Workbench
     from contracts.sides import Side
 
-PREFILL = {"forward.prefill_state_is_equal", "forward.prefill_logits_are_equal"}
-CHAIN = {"forward.chained_state_is_equal", "forward.chained_logits_are_equal"}
-FED_BACK = CHAIN | {"forward.prefill_state_is_equal"}
-LAYER = PREFILL | CHAIN
-FUSION = LAYER | {"forward.fused_state_is_equal"}
 TOKENS = {"forward.draft_tokens_are_equal"}
 TAPS = {"aux_layers.delivered_values_are_those_of_the_trained_layers"}
 
