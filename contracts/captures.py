@@ -1,6 +1,6 @@
 """How the target classes of a sglang release number their layers, and which ids deliver given states.
 
-`releases/captures.json` holds what each class's own capture setter did with four lists of ids
+`releases/captures.json` holds what each class's own capture setter did with three lists of ids
 (contracts/probes/sglang_captures.py); recorded by `pytest tests/test_captures.py --snapshot-update`.
 """
 

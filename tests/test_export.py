@@ -13,9 +13,8 @@ from contracts import export, records, refusals
 from contracts.dialect import Dialect
 from contracts.refusals import Refused
 from contracts.saved_draft import SavedConfig
-from contracts.served_target import ServedTarget
 from contracts.verdict import Cause
-from tests.facts import SERVED, checkpoint, save_draft, save_target, saved_config, with_facet
+from tests.facts import SERVED, checkpoint, save_draft, saved_config, with_facet
 
 DIALECT = Dialect.for_release("0.5.23")
 
@@ -279,18 +278,6 @@ def test_map_of_another_size_is_one_line(name: str) -> None:
         export.plan(replace(source, tensors=tensors), DIALECT)
 
 
-@pytest.mark.parametrize("factor", [float("nan"), float("inf"), 1e300])
-def test_target_of_no_length_is_one_line(tmp_path: Path, factor: float) -> None:
-    rope = {"rope_type": "linear", "factor": factor}
-    for name, config in {"none": {"max_position_embeddings": None}, "odd": {"rope_scaling": rope}}.items():
-        folder = save_target(tmp_path / name, **config)
-        if name == "odd" and factor != 1e300:
-            assert ServedTarget.read(folder).context_length == 512  # not a factor: left out
-            continue
-        with pytest.raises(checkpoints.CheckpointError, match=r"no language model's config .context_length"):
-            ServedTarget.read(folder)
-
-
 @pytest.mark.parametrize("flag", ["norm_before_fc", "fc_norm", "norm_output"])
 def test_norms_that_the_release_reads_are_written(flag: str) -> None:
     planned = export.plan(with_norms(flag), DIALECT)
@@ -382,39 +369,3 @@ def test_draft_of_another_format_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(checkpoints.CheckpointError, match="not an EAGLE-3 draft saved by speculators"):
         export.export_draft(draft, tmp_path / "exported", serving="0.5.23")
     assert not (tmp_path / "exported").exists()
-
-
-@pytest.mark.parametrize(
-    ("config", "length", "dtype"),
-    [
-        ({}, 512, "float32"),
-        ({"dtype": None}, 512, "float32"),
-        ({"dtype": None, "torch_dtype": "bfloat16"}, 512, "bfloat16"),
-        ({"dtype": "float32", "model_type": "gemma3_text"}, 512, "bfloat16"),
-        ({"model_max_length": 4096}, 4096, "float32"),
-        ({"rope_parameters": {"rope_type": "linear", "factor": 4.0}}, 2048, "float32"),
-        ({"rope_scaling": {"type": "linear", "factor": 4.0}}, 2048, "float32"),
-        ({"rope_parameters": {}, "rope_scaling": {"rope_type": "linear", "factor": 2.0}}, 1024, "float32"),
-        ({"rope_parameters": {"rope_type": "yarn", "factor": 4.0}}, 512, "float32"),
-        ({"rope_parameters": {"rope_type": "llama3", "factor": 8.0}}, 512, "float32"),
-        (
-            {
-                "rope_parameters": {
-                    "rope_type": "yarn",
-                    "factor": 4.0,
-                    "original_max_position_embeddings": 128,
-                }
-            },
-            512,
-            "float32",
-        ),
-        ({"text_config": {"max_position_embeddings": 8192, "dtype": "float16"}}, 8192, "float16"),
-    ],
-)
-def test_context_and_dtype_are_those_that_the_engine_derives(
-    tmp_path: Path, config: dict[str, Any], length: int, dtype: str
-) -> None:
-    target = ServedTarget.read(save_target(tmp_path / "target", **config))
-    planned = export.plan(checkpoint(), DIALECT, target)
-    assert planned.config["max_position_embeddings"] == length
-    assert planned.config["dtype"] == dtype
