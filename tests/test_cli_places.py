@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +145,7 @@ def test_signal_leaves_no_output(draft: Path, tmp_path: Path, number: signal.Sig
     """A real process, stopped while it copies."""
     slowly = (
         "import time; from contracts import cli, tensor_copy; one = tensor_copy._copy_one\n"
-        "def slow(*arguments):\n    one(*arguments); print('copied', flush=True); time.sleep(30)\n"
+        "def slow(*arguments):\n    one(*arguments); print('copied', flush=True); time.sleep(600)\n"
         "tensor_copy._copy_one = slow; cli.main()"
     )
     process = subprocess.Popen(
@@ -158,9 +157,7 @@ def test_signal_leaves_no_output(draft: Path, tmp_path: Path, number: signal.Sig
     assert process.stdout is not None
     assert process.stdout.readline() == "copied\n"
     os.kill(process.pid, number)
-    started = time.monotonic()
-    _, stderr = process.communicate(timeout=20)
-    assert time.monotonic() - started < 20
+    _, stderr = process.communicate(timeout=60)  # well before it would have gone on by itself
     assert process.returncode == EXIT_INTERRUPTED
     assert "Traceback" not in stderr
     assert nothing_left(tmp_path)
