@@ -381,6 +381,37 @@ class Cause(StrEnum):
         "From the same scores the two sides choose other tokens.",
         "Compare the vocabulary maps: the contracts of vocab_map say where they differ.",
     )
+    OUTPUT_CHANGED = (
+        "output-changed",
+        "Greedy output with speculation is not what the target generates alone.",
+        "A defect of verification or of the cache; report it upstream with the engine's settings.",
+    )
+    DRAFTS_DIFFER = (
+        "engine-drafts-others",
+        "The engine drafts tokens that the training library would not draft there.",
+        "Mend what the contracts of depths load and forward name. If they all hold, a later round differs "
+        "from the first: report it upstream.",
+    )
+    VERIFICATION_DIFFERS = (
+        "verification-differs",
+        "The engine accepts more or fewer draft tokens than the target would have generated itself.",
+        "A defect of verification; report it upstream with the engine's settings.",
+    )
+    ACCEPT_LENGTH = (
+        "accept-length-low",
+        "The accept length is not the one that the draft was trained to.",
+        "Mend what the other contracts name: taps first, then draft tokens.",
+    )
+    METRICS_MISSING = (
+        "metrics-missing",
+        "The trainer left no step accuracies beside the checkpoint, so nothing is promised.",
+        "If the release renamed them, contracts/acceptance.py has to follow.",
+    )
+    ALGORITHM_DIFFERS = (
+        "algorithm-differs",
+        "The server speculates by another algorithm than the draft was trained for: it starts, and rejects.",
+        "Start the server with --speculative-algorithm EAGLE3.",
+    )
     TRAINING_DISAGREES = (
         "training-disagrees",
         "The training library's own forward pass and its modules run step by step give other numbers.",

@@ -49,7 +49,8 @@ def run_probe(
         library: whose probe.
         cases: what to observe.
         folder: for the request and the log.
-        case_timeout: seconds for one case; the probe ends a case that takes longer.
+        case_timeout: seconds for one case that has no `timeout` of its own; the probe ends a case that takes
+            longer.
         progress: called after each case.
         startup_timeout: seconds until the library is imported.
 
@@ -70,7 +71,8 @@ def run_probe(
         asked = frozenset(case["case"] for case in waiting)
         talk = _Conversation(total=len(cases), asked=asked, before=len(results), progress=progress)
         log = folder / f"probe-{len(results)}.log"
-        status = _talk(python, library, waiting, log, talk, case_timeout, startup_timeout)
+        longest = max(case.get("timeout", case_timeout) for case in waiting)
+        status = _talk(python, library, waiting, log, talk, (case_timeout, longest), startup_timeout)
         results |= talk.results
         stand_ins = talk.stand_ins or stand_ins
         if talk.ended:
@@ -93,10 +95,14 @@ def _talk(
     cases: Sequence[Mapping[str, Any]],
     log: Path,
     talk: _Conversation,
-    case_timeout: float,
+    timeouts: tuple[float, float],
     startup_timeout: float,
 ) -> int:
-    """Hold one conversation with a new probe process; returns its exit status."""
+    """Hold one conversation with a new probe process; returns its exit status.
+
+    The timeouts are that of a case without its own, and the longest of any.
+    """
+    case_timeout, longest = timeouts
     request = log.with_suffix(".json")
     request.write_text(json.dumps({"cases": list(cases), "timeout": case_timeout}))
     receiving, sending = os.pipe()
@@ -112,7 +118,7 @@ def _talk(
         )
     os.close(sending)
     try:
-        talk.listen(receiving, startup_timeout, case_timeout + GRACE)
+        talk.listen(receiving, startup_timeout, longest + GRACE)
     finally:
         _end(process)
         os.close(receiving)

@@ -161,6 +161,8 @@ class DraftFacts:
 
     architecture: str | None = None
     """Class that saved the draft, or that will run it."""
+    algorithm: str | None = None
+    """Speculative algorithm, in small letters: that the draft was trained for, or that the server runs."""
     reads_target_state: bool | None = None
     """Whether the target's hidden state takes part in the draft's logits."""
     config_keys: tuple[str, ...] = ()

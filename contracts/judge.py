@@ -19,11 +19,12 @@ from platformdirs import user_cache_path
 
 from contracts import known as known_file
 from contracts.conversation import Progress
-from contracts.handoff import NotRun, ProbeFailed, Workbench
+from contracts.handoff import NotRun, ProbeFailed
 from contracts.known import Entry, Known, KnownError
 from contracts.report import environment, explain
 from contracts.sides import BadInterpreter, CacheUnavailable, make_folder
 from contracts.verdict import Broken, Cause, Outcome, Verdict
+from contracts.workbench import Workbench
 
 if TYPE_CHECKING:
     from contracts.facts import SideName
@@ -224,10 +225,10 @@ def describe_item(item: pytest.Item) -> tuple[str, str, str]:
     callspec = getattr(item, "callspec", None)
     if callspec is None:
         return contract, promise, "-"
-    recipe, side = callspec.params.get("recipe"), callspec.params.get("side")
-    if set(callspec.params) - {"recipe", "side"}:
+    if set(callspec.params) - {"recipe", "side", "setting"}:
         return contract, promise, callspec.id  # parameters of a user's own
-    parts = [part for part in (side, recipe.name if recipe else None) if part]
+    side, setting, recipe = map(callspec.params.get, ("side", "setting", "recipe"))
+    parts = [part for part in (side, setting and setting.name, recipe and recipe.name) if part]
     return contract, promise, "/".join(parts) or callspec.id
 
 

@@ -24,6 +24,7 @@ from contracts.facts import CASE_TIMEOUT, LIBRARIES
 from contracts.recipes import RECIPES, Recipe
 
 if TYPE_CHECKING:
+    from contracts.acceptance import Acceptance
     from contracts.facts import (
         AuxLayers,
         DraftFacts,
@@ -33,10 +34,12 @@ if TYPE_CHECKING:
         VocabMap,
         WeightNames,
     )
-    from contracts.handoff import Handoff, Workbench
+    from contracts.handoff import Handoff
     from contracts.judge import Judge
     from contracts.replay import Replay
+    from contracts.settings import Setting
     from contracts.snapshots import SurfaceSnapshot
+    from contracts.workbench import Workbench
 
 MARK = "contracts"
 T = TypeVar("T")
@@ -245,6 +248,15 @@ def raw_handoff(workbench: Workbench, recipe: Recipe) -> Handoff:
 def replay(workbench: Workbench, recipe: Recipe) -> Replay:
     """One recipe's draft on the same inputs on both sides: what each computed."""
     return workbench.replay(recipe.name)
+
+
+@pytest.fixture
+def acceptance(workbench: Workbench, recipe: Recipe, setting: Setting) -> Acceptance:
+    """One recipe's draft in the serving library's engine, beside what training expects of it.
+
+    Parametrise `recipe` with those that speak and `setting` with some of contracts.settings.
+    """
+    return workbench.acceptance(recipe.name, setting)
 
 
 @pytest.fixture

@@ -36,6 +36,8 @@ class Target:
     dtype: DType = "float32"
     """Of the weights as saved, the draft's as well."""
     seed: int = 1
+    fixture: str | None = None
+    """Folder of contracts/fixtures with a committed checkpoint of these sizes; None: a seeded random one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,9 +64,15 @@ class Recipe:
     """Let the draft's embedding differ from the target's."""
     served_dtype: DType = "float32"
     """What the serving side computes in; float32 is exact whatever the weights were saved in."""
-    built_by: Literal["class", "command"] = "class"
-    """`command`: the training library's own command line, with its own defaults."""
+    built_by: Literal["class", "command", "trainer", "fixture"] = "class"
+    """`class`: seeded weights in the library's draft class. `command`: its own command line with its own
+    defaults, untrained. `trainer`: the same, trained. `fixture`: a committed checkpoint."""
     seed: int = 7
+
+    @property
+    def speaks(self) -> bool:
+        """Whether its target knows a language, so that prompts can be continued and acceptance measured."""
+        return self.target.fixture is not None
 
 
 _LLAMA3_ROPE = _frozen(
@@ -78,6 +86,14 @@ _LLAMA3_ROPE = _frozen(
 
 BFLOAT16 = Target(name="llama_bfloat16", dtype="bfloat16", seed=3)
 """As most targets are published, and as the training command saves drafts."""
+KEYED_PERMUTATION = Target(
+    name="keyed_permutation",
+    vocab_size=64,
+    intermediate_size=128,
+    dtype="bfloat16",
+    fixture="target",
+)
+"""Knows the language of contracts/probes/language.py; made by contracts/fixtures/make.py."""
 _YARN_ROPE = _frozen(rope_type="yarn", rope_theta=50_000.0, factor=4.0, original_max_position_embeddings=128)
 
 RECIPES: tuple[Recipe, ...] = (
@@ -157,6 +173,23 @@ RECIPES: tuple[Recipe, ...] = (
         aux_layer_ids=None,
         draft_vocab_size=None,
         built_by="command",
+    ),
+    Recipe(
+        name="trained",
+        about="trained by the library's own command, as advised for sglang: --no-norm-before-residual",
+        target=KEYED_PERMUTATION,
+        aux_layer_ids=(1, 4, 7),
+        draft_vocab_size=24,
+        flags=_frozen(norm_before_residual=False),
+        built_by="trainer",
+    ),
+    Recipe(
+        name="canary",
+        about="trained to draft wrongly wherever the interface is not as trained",
+        target=KEYED_PERMUTATION,
+        aux_layer_ids=(1, 4, 7),
+        draft_vocab_size=24,
+        built_by="fixture",
     ),
 )
 

@@ -8,17 +8,17 @@ scored against every hypothesis again; one that makes the error vanish explains 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from safetensors import safe_open
 
+from contracts.captured import Array, Captured, Form, identify, row_errors
 from contracts.causes import Cause, by_code
 from contracts.verdict import Broken
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Numbers = Mapping[str, Array]
 """fused [P, hidden], recurrent [P + S, hidden], logits [1 + S, draft vocabulary], draft_tokens [1 + S] and
 positions [P + S], for a prompt of P tokens and S chained steps after its last position; serving also taps
@@ -35,28 +35,6 @@ AGREEMENT = 1e-5
 """Largest error between the two ways of the training library itself (measured: 5e-7)."""
 
 COMPUTED = ("fused", "recurrent", "logits")
-
-
-Form = Literal["plain", "normed", "without residual"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Captured:
-    """Which hidden state of transformers' a captured one is."""
-
-    index: int
-    form: Form
-    error: float
-    """Relative to the state's largest value."""
-    near: bool = False
-    """Whether rounding explains the error."""
-    unsure: bool = False
-    """Whether another state is as near as rounding."""
-
-    def __str__(self) -> str:
-        form = "" if self.form == "plain" else f" {self.form}"
-        told = "" if self.near else f" (nearest; off by {self.error:.2g} of it)"
-        return f"{self.index}{form}{told}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,22 +172,7 @@ class Replay:
         if taps.shape[-1] % width or len(taps) != self.prompt:
             expected = f"{self.prompt} positions of a whole number of hidden states, {width} wide each"
             raise Broken(Cause.WIDTH_DIFFERS, expected=expected, seen=f"shape {list(taps.shape)}")
-        return tuple(
-            self._identify(taps[:, start : start + width]) for start in range(0, taps.shape[-1], width)
-        )
-
-    def _identify(self, tap: Array) -> Captured:
-        """The state that a tap is, or is nearest to; of equally near ones the plain state."""
-        found = [
-            Captured(index=index, form=form, error=float(row_errors(state, tap).max()))
-            for form, states in self._forms().items()
-            for index, state in enumerate(states)
-            if np.abs(state).max() > 0
-        ]
-        nearest, *others = sorted(found, key=lambda it: it.error)
-        return replace(
-            nearest, unsure=others[0].error <= self.tolerance, near=nearest.error <= self.tolerance
-        )
+        return identify(taps, self._forms(), self.tolerance)
 
     def _forms(self) -> dict[Form, Array]:
         """Each form that a captured state can have; [layers + 1, P, hidden]."""
@@ -264,13 +227,6 @@ class Replay:
         if parting is not None and self.ties(parting):
             return parting + 1
         return len(self.golden["draft_tokens"])
-
-
-def row_errors(golden: Array, seen: Array) -> Array:
-    """Largest error of each row, relative to the largest golden value of all; infinite if it is no number."""
-    scale = float(np.abs(golden).max()) or 1.0
-    errors: Array = np.abs(golden.astype(np.float64) - seen).reshape(len(golden), -1).max(axis=1) / scale
-    return np.where(np.isfinite(errors), errors, np.inf)
 
 
 def cause_of(hypothesis: str) -> Cause:

@@ -150,7 +150,7 @@ class Side:
         )
         digest = hashlib.sha256(repr((PROTOCOL, self.identity.fingerprint, settings)).encode())
         digest.update(json.dumps(list(cases), sort_keys=True, default=dict).encode())
-        shared = [PROBES.parent / "facts.py", PROBES.parent / "checkpoint.py"]
+        shared = [PROBES.parent / name for name in ("facts.py", "checkpoint.py", "speculation.py")]
         for path in sorted([*PROBES.rglob("*.py"), *shared]) + [f for root in inputs for f in _files(root)]:
             digest.update(path.read_bytes())
         return digest.hexdigest()

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 MEANINGS = {
     "architecture": "another class saves or runs the draft; code that names the class has to follow",
+    "algorithm": "drafts already trained are run by another speculative algorithm, or named for another",
     "reads_target_state": "the draft became, or ceased to be, conditioned on the target's hidden states",
     "config_keys": "drafts already trained may carry keys not read any more, or lack some that are",
     "weight_names.names": "drafts already trained have tensors that are not read any more, or lack some",

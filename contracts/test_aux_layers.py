@@ -2,9 +2,10 @@
 
 import pytest
 
+from contracts.captured import check_captured
 from contracts.facts import AuxLayers
 from contracts.handoff import Handoff
-from contracts.replay import Captured, Replay
+from contracts.replay import Replay
 from contracts.verdict import Broken, Cause
 
 pytestmark = pytest.mark.contracts
@@ -50,33 +51,7 @@ def test_trained_layers_exist_in_the_target(handoff: Handoff) -> None:
 
 def test_delivered_values_are_those_of_the_trained_layers(replay: Replay) -> None:
     """Each delivered state has the values of the one trained on, by transformers, and of no other."""
-    captured = replay.captured()
-    if all(it.near and not it.unsure for it in captured):
-        states = [it.index if it.form == "plain" else None for it in captured]
-        if states == list(replay.ids):
-            return
-    raise Broken(
-        _why(captured, replay.ids),
-        expected=f"hidden states {', '.join(map(str, replay.ids))}",
-        seen=f"hidden states {', '.join(map(str, captured))}",
-    )
-
-
-def _why(captured: tuple[Captured, ...], trained: tuple[int, ...]) -> Cause:
-    forms, states = {it.form for it in captured}, [it.index for it in captured]
-    if not all(it.near for it in captured):
-        return Cause.NUMBERS_DIFFER
-    if any(it.unsure for it in captured):
-        return Cause.STATES_ALIKE
-    if forms != {"plain"}:
-        return Cause.STATE_NORMED if "normed" in forms else Cause.STATE_WITHOUT_RESIDUAL
-    if sorted(states) == sorted(trained):
-        return Cause.LAYER_ORDER
-    if len(states) == len(trained):
-        for cause, shift in ((Cause.TAPS_EARLY, -1), (Cause.TAPS_LATE, 1)):
-            if states == [state + shift for state in trained]:
-                return cause
-    return Cause.WRONG_LAYERS
+    check_captured(replay.captured(), replay.ids)
 
 
 def _show(layers: AuxLayers) -> str:

@@ -3,9 +3,10 @@
 import pytest
 
 from contracts.export import DERIVED
-from contracts.handoff import Handoff, Workbench, describe
+from contracts.handoff import Handoff, describe
 from contracts.recipes import Recipe
 from contracts.verdict import Broken, Cause
+from contracts.workbench import Workbench
 
 pytestmark = pytest.mark.contracts
 
@@ -40,6 +41,13 @@ def test_draft_is_accepted(handoff: Handoff) -> None:
             expected="no exception from the library",
             seen=describe(handoff.serving_refusals),
         )
+
+
+def test_algorithm_is_the_trained_one(handoff: Handoff) -> None:
+    """The server resolves to the speculative algorithm that the draft was trained for."""
+    trained, served = handoff.both(lambda facts: facts.algorithm)
+    if trained != served:
+        raise Broken(Cause.ALGORITHM_DIFFERS, expected=trained, seen=served)
 
 
 def test_draft_reads_the_target_state(handoff: Handoff) -> None:

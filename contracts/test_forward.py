@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from contracts.causes import Cause
-from contracts.handoff import Workbench, describe
+from contracts.handoff import describe
 from contracts.recipes import Recipe
 from contracts.replay import COMPUTED, Replay
 from contracts.verdict import Broken
+from contracts.workbench import Workbench
 
 pytestmark = pytest.mark.contracts
 

@@ -6,10 +6,10 @@ A release without a record is compared with the newest older one, so an upgrade 
 import pytest
 
 from contracts.facts import DraftFacts, SideName
-from contracts.handoff import Workbench
 from contracts.recipes import Recipe
 from contracts.snapshots import SurfaceSnapshot, differences
 from contracts.verdict import Changed
+from contracts.workbench import Workbench
 
 pytestmark = pytest.mark.contracts
 

@@ -10,8 +10,8 @@ from tests.bench import Bench
 from tests.facts import save_draft, save_target
 
 if TYPE_CHECKING:
-    from contracts.handoff import Workbench
     from contracts.sides import Side
+    from contracts.workbench import Workbench
 
 
 @pytest.fixture(scope="session")

@@ -21,8 +21,8 @@ from tests.replays import CHAIN, LAYER, PREFILL
 from tests.runner import broken
 
 if TYPE_CHECKING:
-    from contracts.handoff import Workbench
     from contracts.sides import Side
+    from contracts.workbench import Workbench
 
 ENGINE = """
 import json, os, sys
@@ -108,7 +108,7 @@ ASIDE = {
 def replays(real_workbench: Workbench, sglang: Side, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What each engine computed, by one process of the serving interpreter."""
     root = tmp_path_factory.mktemp("engines")
-    case = real_workbench.forward_case("plain")
+    case = real_workbench.group("plain").forward_case("plain")
     (root / "case.json").write_text(json.dumps(case))
     for name in EXPECTED:
         (root / name).mkdir()
@@ -126,7 +126,7 @@ def replays(real_workbench: Workbench, sglang: Side, tmp_path_factory: pytest.Te
 
 @pytest.mark.parametrize("fault", EXPECTED)
 def test_engine_that_breaks_a_term_is_named(replays: Path, real_workbench: Workbench, fault: str) -> None:
-    case = real_workbench.forward_case("plain")
+    case = real_workbench.group("plain").forward_case("plain")
     replay = Replay.read(Path(case["golden"]), replays / fault / "replay.safetensors", case["dtype"])
     cause, breaks = EXPECTED[fault]
     verdicts = broken(replay=replay)

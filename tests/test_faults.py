@@ -31,8 +31,8 @@ from tests.mutations import (
 from tests.runner import broken
 
 if TYPE_CHECKING:
-    from contracts.handoff import Workbench
     from contracts.sides import Side
+    from contracts.workbench import Workbench
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,10 @@ def served(
     cases = []
     for fault in FAULTS:
         good = real_workbench.handoff(fault.recipe)
-        source, folder = real_workbench.draft_folder(fault.recipe, "exported"), root / "drafts" / fault.name
+        source, folder = (
+            real_workbench.group(fault.recipe).draft_folder(fault.recipe, "exported"),
+            root / "drafts" / fault.name,
+        )
         mutate(source, folder, fault.apply)
         target = real_workbench.target_folder(good.recipe.target)
         cases.append({"case": fault.name, "folder": str(folder), "target": str(target), "server_args": []})

@@ -29,8 +29,8 @@ from tests.replays import CHAIN, FED_BACK, FUSION, LAYER, REPLAY
 from tests.runner import Refusing, broken
 
 if TYPE_CHECKING:
-    from contracts.handoff import Workbench
     from contracts.sides import Side
+    from contracts.workbench import Workbench
 
 TOKENS = {"forward.draft_tokens_are_equal"}
 TAPS = {"aux_layers.delivered_values_are_those_of_the_trained_layers"}
@@ -148,9 +148,9 @@ def ran(
     root = tmp_path_factory.mktemp("forward_faults")
     cases = []
     for fault in FAULTS:
-        case = real_workbench.forward_case(fault.recipe)
+        case = real_workbench.group(fault.recipe).forward_case(fault.recipe)
         folder = root / "drafts" / fault.name
-        mutate(real_workbench.draft_folder(fault.recipe, "exported"), folder, fault.apply)
+        mutate(real_workbench.group(fault.recipe).draft_folder(fault.recipe, "exported"), folder, fault.apply)
         replay = f"{{folder}}/replays/{fault.name}.safetensors"
         arguments = case["server_args"] if fault.with_server_args else []
         cases.append(

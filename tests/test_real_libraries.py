@@ -16,8 +16,8 @@ from contracts.verdict import Cause
 from tests.runner import broken
 
 if TYPE_CHECKING:
-    from contracts.handoff import Workbench
     from contracts.sides import Side
+    from contracts.workbench import Workbench
 
 
 def test_plain_draft_crosses_whole(real_workbench: Workbench) -> None:
@@ -59,13 +59,13 @@ def test_export_for_a_target_fits_what_the_engine_derives_of_it(
     cases = []
     for name, changes in LONGER.items():
         target, draft = tmp_path / name, tmp_path / f"{name}-draft"
-        shutil.copytree(real_workbench.target_folder(by_name("plain").target), target)
+        shutil.copytree(real_workbench.group("plain").target_folder(by_name("plain").target), target)
         config = json.loads((target / "config.json").read_text()) | changes
         (target / "config.json").write_text(json.dumps(config))
-        source = checkpoint.read(real_workbench.draft_folder("plain"))
+        source = checkpoint.read(real_workbench.group("plain").draft_folder("plain"))
         planned = export.plan(source, real_workbench.dialect, ServedTarget.read(target))
         export.write(planned, draft)
-        case = real_workbench.forward_case("plain") | {"case": name, "dtype": "auto"}
+        case = real_workbench.group("plain").forward_case("plain") | {"case": name, "dtype": "auto"}
         cases.append(case | {"folder": str(draft), "target": str(target)})
     run = sglang.run(cases, tmp_path / "cache", inputs=[tmp_path])
     assert {name: (it.error, it.refusals) for name, it in run.results.items()} == dict.fromkeys(
@@ -97,5 +97,8 @@ def test_every_recipe_varies_what_it_says(real_workbench: Workbench) -> None:
 
 def test_messages_of_the_library_carry_no_path_of_this_machine(real_workbench: Workbench) -> None:
     (refusal,) = real_workbench.handoff("plain", "raw").serving_refusals
-    assert str(real_workbench.target_folder(by_name("plain").target).parent) not in refusal.message
+    assert (
+        str(real_workbench.group("plain").target_folder(by_name("plain").target).parent)
+        not in refusal.message
+    )
     assert "drafts/plain" in refusal.message

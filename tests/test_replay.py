@@ -16,7 +16,7 @@ from tests.replays import GOLDEN, PROMPT, REPLAY, STATES, STEPS, SUPPOSED, TARGE
 from tests.runner import broken
 
 if TYPE_CHECKING:
-    from contracts.handoff import Workbench
+    from contracts.workbench import Workbench
 
 NAMES = [recipe.name for recipe in RECIPES]
 PLAIN_WEIGHTS = {"command_defaults"}

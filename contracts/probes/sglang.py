@@ -31,7 +31,7 @@ from contracts.facts import (
     VocabMap,
     WeightNames,
 )
-from contracts.probes import sglang_captures, sglang_replay
+from contracts.probes import sglang_captures, sglang_engine, sglang_replay
 from contracts.probes import sglang_meta as meta
 from contracts.probes.dataflow import Names
 from contracts.probes.kernels import sgl_kernel, torchvision_ops
@@ -62,6 +62,8 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
         return sglang_replay.observe(case, refusals)
     if "captures" in case:
         return sglang_captures.observe(case, refusals)
+    if "prompts" in case:
+        return sglang_engine.observe(case, refusals)
     session = Session()
     with refusals.stage("resolve"):
         session.resolve(case["target"], case["folder"], case["server_args"])
@@ -237,13 +239,18 @@ class Session:
     def facts_of_config(self) -> DraftFacts:
         """All that is known when loading was refused."""
         architectures = self.draft_config.hf_config.architectures or [None]
-        return DraftFacts(architecture=architectures[0], config_keys=self._config_keys())
+        return DraftFacts(
+            architecture=architectures[0],
+            algorithm=self.algorithm.name.lower(),
+            config_keys=self._config_keys(),
+        )
 
     def facts(self) -> DraftFacts:
         """What was observed; a stage that was refused leaves its fields None."""
         ran = bool(self.logits_from)
         return DraftFacts(
             architecture=type(self.draft).__name__,
+            algorithm=self.algorithm.name.lower(),
             reads_target_state=STATE in self.logits_from if ran else None,
             config_keys=self._config_keys(),
             weight_names=self._weight_names() if ran else None,

@@ -30,12 +30,20 @@ class StandIn(SimpleNamespace):
         )
 
 
-def command_line(target: str, draft: str, further: list[str], *, steps: int = 3) -> list[str]:
-    """The server's command line, as a user of EAGLE-3 on a CPU writes it; `steps` draft tokens a chain."""
-    return [
-        *("--model-path", target, "--speculative-draft-model-path", draft),
-        *("--speculative-algorithm", "EAGLE3", "--speculative-num-steps", str(steps)),
+def command_line(target: str, draft: str | None, further: list[str], *, steps: int = 3) -> list[str]:
+    """The server's command line, as a user of EAGLE-3 on a CPU writes it; `steps` draft tokens a chain.
+
+    Without a draft the target serves alone. Of an argument given twice the library takes the later, so
+    `further` overrides.
+    """
+    speculation = [
+        *("--speculative-draft-model-path", draft or "", "--speculative-algorithm", "EAGLE3"),
+        *("--speculative-num-steps", str(steps)),
         *("--speculative-eagle-topk", "1", "--speculative-num-draft-tokens", str(steps + 1)),
+    ]
+    return [
+        *("--model-path", target),
+        *(speculation if draft else []),
         *("--device", "cpu", "--skip-tokenizer-init", "--log-level", "error", "--mem-fraction-static", "0.1"),
         *further,
     ]

@@ -8,8 +8,6 @@ draft skip `fc` is thus seen at depth "load", not here.)
 
 from __future__ import annotations
 
-import array
-import inspect
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +16,12 @@ from safetensors.torch import load_file, save_file
 
 from contracts.facts import DraftFacts
 from contracts.probes import sglang_meta as meta
+from contracts.probes import sglang_scheduler
 from contracts.probes.stream import Refusals
 
-MORE_ARGUMENTS = (
-    *("--attention-backend", "torch_native"),
-    *("--prefill-attention-backend", "intel_amx", "--decode-attention-backend", "intel_amx"),
-    *("--cuda-graph-backend-decode", "disabled", "--cuda-graph-backend-prefill", "disabled"),
-    *("--max-total-tokens", "512", "--max-running-requests", "1", "--page-size", "1"),
-    *("--disable-overlap-schedule", "--disable-radix-cache", "--chunked-prefill-size", "-1"),
-    *("--sampling-backend", "pytorch", "--grammar-backend", "none"),
-)
-"""How the CPU engine is told to run EAGLE-3 on any processor, small, and one step at a time. Without AMX the
-first attention backend would be taken for all three."""
+MORE_ARGUMENTS = (*sglang_scheduler.MORE_ARGUMENTS, "--max-running-requests", "1")
+TOKENS = 8
+"""Asked for; the chain ends before."""
 BATCHES = 4
 """Prefill and decode take one each; more would mean that the chain never ran."""
 
@@ -45,26 +37,13 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
     with refusals.stage("replay"):
         arguments = [*case["server_args"], "--dtype", case["dtype"], *MORE_ARGUMENTS]
         line = meta.command_line(case["target"], case["folder"], arguments, steps=chain)
-        scheduler = _scheduler(line)
+        scheduler = sglang_scheduler.start(line)
         replay = _Replay(scheduler, golden)
         replay.run()
         file = Path(case["replay"])
         file.parent.mkdir(exist_ok=True)
         save_file(replay.tensors(), file)
     return DraftFacts()
-
-
-def _scheduler(command_line: list[str]) -> Any:
-    """The library's scheduler in this process, with target and draft loaded."""
-    from sglang.srt import runtime_context
-    from sglang.srt.managers.scheduler import Scheduler
-    from sglang.srt.server_args import PortArgs, prepare_server_args
-
-    arguments = prepare_server_args(command_line)
-    ports = PortArgs.init_new(arguments)
-    ranks = runtime_context.SpawnRanks(world_rank=0, dp_rank=None, gpu_id=0)
-    runtime_context.publish(arguments, role="scheduler", ranks=ranks)
-    return Scheduler(arguments, ports)
 
 
 class _Replay:
@@ -124,17 +103,11 @@ class _Replay:
 
     def run(self) -> None:
         """Feed the prompt and let the scheduler work until the draft chain is complete."""
-        scheduler = self.scheduler
-        scheduler.handle_generate_request(_request(self.golden["tokens"][:-1]))
+        sglang_scheduler.submit(self.scheduler, [self.golden["tokens"][:-1].tolist()], TOKENS)
         try:
-            for _ in range(BATCHES):
-                plan = scheduler.get_next_batch_to_run(
-                    running_batch=scheduler.running_batch, last_batch=scheduler.last_batch
-                )
-                scheduler.running_batch = plan.running_batch
-                result = scheduler.run_batch(plan.batch_to_run)
-                scheduler.process_batch_result(plan.batch_to_run, result)
-                scheduler.last_batch = plan.batch_to_run
+            for number, _ in enumerate(sglang_scheduler.batches(self.scheduler), start=1):
+                if number == BATCHES:
+                    break
         except _ChainEnded:
             return
         raise RuntimeError(f"the scheduler ran {BATCHES} batches and never drafted")
@@ -158,28 +131,3 @@ class _Replay:
             name: (item.float() if item.is_floating_point() else item.long()).contiguous()
             for name, item in found.items()
         }
-
-
-def _request(prompt: torch.Tensor) -> Any:
-    """A greedy request for a few tokens after `prompt`."""
-    from sglang.srt.managers.io_struct import TokenizedGenerateReqInput
-    from sglang.srt.sampling.sampling_params import SamplingParams
-
-    sampling = SamplingParams(max_new_tokens=8, temperature=0.0, ignore_eos=True)
-    sampling.normalize(None)
-    wanted = {
-        "rid": "replay",
-        "input_text": None,
-        "input_ids": array.array("q", prompt.tolist()),
-        "input_embeds": None,
-        "mm_inputs": None,
-        "token_type_ids": None,
-        "sampling_params": sampling,
-        "return_logprob": False,
-        "logprob_start_len": -1,
-        "top_logprobs_num": 0,
-        "token_ids_logprob": None,
-        "stream": False,
-    }
-    known = inspect.signature(TokenizedGenerateReqInput).parameters
-    return TokenizedGenerateReqInput(**{key: value for key, value in wanted.items() if key in known})

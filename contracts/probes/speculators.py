@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -30,9 +31,11 @@ from contracts.facts import (
     WeightNames,
 )
 from contracts.probes import (
+    speculators_acceptance,
     speculators_hypotheses,
     speculators_meta,
     speculators_replay,
+    speculators_training,
     transformers_target,
 )
 from contracts.probes.kernels import torchvision_ops
@@ -52,6 +55,8 @@ LAYER_KEYS = (
 
 ATTENTION = "sdpa"
 """Runs on every device. So does eager, but that of 0.8.1 lets a chained step attend to every other chain."""
+
+FIXTURES = Path(__file__).parent.parent / "fixtures"
 
 PROMPT_TOKENS = 40
 """More than the shortest attention window of a recipe."""
@@ -76,8 +81,7 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
     recipe, folder, target = case["recipe"], Path(case["folder"]), Path(case["target"])
     _save_target(recipe["target"], target)
     with refusals.stage("build"):
-        build = _train_command if recipe["built_by"] == "command" else _draft_class
-        build(recipe, folder, target)
+        BUILDERS[recipe["built_by"]](recipe, folder, target)
     model = None
     if not refusals.items:
         with refusals.stage("reload"):
@@ -85,6 +89,15 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
     if model is None:
         return DraftFacts()
     _replay(model, target, Path(case["golden"]), refusals)
+    if "prompts" in case:
+        with refusals.stage("generate"):
+            speculators_acceptance.save_expected(
+                copy.deepcopy(model).float().eval(),
+                target,
+                case["prompts"],
+                case["tokens"],
+                Path(case["expected"]),
+            )
     ran = None
     with refusals.stage("run"):
         ran = speculators_meta.forward(model)
@@ -92,8 +105,11 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
 
 
 def _save_target(spec: dict[str, Any], folder: Path) -> None:
-    """A seeded random Llama, saved by transformers; targets are shared between recipes."""
+    """A seeded random Llama, saved by transformers, or a committed one; recipes share targets."""
     if (folder / "config.json").exists():
+        return
+    if spec["fixture"]:
+        shutil.copytree(FIXTURES / spec["fixture"], folder)
         return
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -163,12 +179,28 @@ def _train_command(_recipe: dict[str, Any], folder: Path, target: Path) -> None:
     app(["train", *arguments, "--mask-token-id", "0"], standalone_mode=False)
 
 
-def _load(folder: Path) -> Any:
-    """The saved draft, by the library's own loader."""
+def _fixture(recipe: dict[str, Any], folder: Path, target: Path) -> None:
+    """Load a committed draft and save it again, by the library, for the target at hand."""
+    draft = _load(FIXTURES / recipe["name"], target)
+    draft.to(getattr(torch, recipe["target"]["dtype"])).save_pretrained(folder)
+
+
+BUILDERS: dict[str, Callable[[dict[str, Any], Path, Path], None]] = {
+    "class": _draft_class,
+    "command": _train_command,
+    "trainer": speculators_training.train,
+    "fixture": _fixture,
+}
+
+
+def _load(folder: Path, target: Path | None = None) -> Any:
+    """The saved draft, by the library's own loader; for a target in another place than its config says."""
     from speculators.models.eagle3 import Eagle3DraftModel
 
     config = Eagle3DraftModel.config_class.from_pretrained(folder)
     config.transformer_layer_config._attn_implementation = ATTENTION
+    if target is not None:
+        config.speculators_config.verifier.name_or_path = str(target)
     return Eagle3DraftModel.from_pretrained(folder, config=config)
 
 
@@ -217,6 +249,7 @@ def _describe(
     offsets = [0] * config.draft_vocab_size if model.d2t is None else model.d2t.tolist()
     return DraftFacts(
         architecture=type(model).__name__,
+        algorithm=str(config.speculators_config.algorithm).lower(),
         reads_target_state=None if ran is None else STATE in ran.logits_from,
         config_keys=tuple(sorted(_keys(dict(saved.config)))),
         weight_names=WeightNames(names=tuple(sorted(saved.tensors))),

@@ -95,22 +95,11 @@ def chain(draft: Any, inputs: Inputs, steps: int, how: Conventions) -> Outcome:
     fed, scores, chosen, at = [], [], [], [positions[0]]
     seen = 0
     for step in range(steps + 1):
-        hidden = torch.cat([draft.embed_tokens(tokens), state], -1)
-        rotary = draft.rotary_emb(hidden, positions)
         rows = torch.arange(seen, seen + tokens.shape[1])
         seen += tokens.shape[1]
-        for index, layer in enumerate(draft.layers):
-            hidden = layer(
-                hidden,
-                attention_mask=_mask(draft, index, rows, prompt, how),
-                position_ids=positions,
-                past_key_values=cache,
-                cache_position=rows,
-                position_embeddings=rotary,
-            )
-        normed = draft.norm(hidden)
-        feedback = normed if how.feed_normed else hidden
-        logits = draft.lm_head(normed if how.score_normed else hidden)[0, -1]
+        hidden = run_layers(draft, tokens, state, positions, rows, prompt, cache, how)
+        feedback, scored = feedback_and_scores(draft, hidden, how)
+        logits = scored[0, -1]
         draft_token = int(logits.argmax())
         token = how.target_id(draft, draft_token) if how.target_id else target_id(draft, draft_token)
         fed.append(feedback[0])
@@ -131,6 +120,44 @@ def chain(draft: Any, inputs: Inputs, steps: int, how: Conventions) -> Outcome:
         draft_tokens=torch.tensor(chosen),
         positions=torch.cat(at),
     )
+
+
+def run_layers(
+    draft: Any,
+    tokens: torch.Tensor,
+    state: torch.Tensor,
+    positions: torch.Tensor,
+    rows: torch.Tensor,
+    prompt: int,
+    cache: Any,
+    how: Conventions,
+) -> torch.Tensor:
+    """One pass through the draft's layers: tokens [batch, rows], state and result [batch, rows, hidden].
+
+    `rows` [rows] are the places of the tokens in the cache, which is extended; `positions` [1, rows] what the
+    rotary embedding is given.
+    """
+    hidden = torch.cat([draft.embed_tokens(tokens), state], -1)
+    rotary = draft.rotary_emb(hidden, positions)
+    for index, layer in enumerate(draft.layers):
+        hidden = layer(
+            hidden,
+            attention_mask=_mask(draft, index, rows, prompt, how),
+            position_ids=positions,
+            past_key_values=cache,
+            cache_position=rows,
+            position_embeddings=rotary,
+        )
+    return hidden
+
+
+def feedback_and_scores(
+    draft: Any, hidden: torch.Tensor, how: Conventions
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What is fed back of each row, and its scores, from what the layers left."""
+    normed = draft.norm(hidden)
+    scores = draft.lm_head(normed if how.score_normed else hidden)
+    return (normed if how.feed_normed else hidden), scores
 
 
 def target_id(draft: Any, token: int) -> int:

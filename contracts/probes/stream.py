@@ -125,7 +125,7 @@ def serve(probe: Probe, request: Path, descriptor: int) -> None:
         gc.freeze()  # what is imported stays; no child needs to look through it for garbage
         _send(out, {"kind": "hello", "protocol": PROTOCOL, "stand_ins": stand_ins})
         for case in order["cases"]:
-            result = _run_in_fork(probe, case, order["timeout"])
+            result = _run_in_fork(probe, case, case.get("timeout", order["timeout"]))
             _send(out, {"kind": "case", **to_json(result)})
         _send(out, {"kind": "end", "cases": len(order["cases"])})
 

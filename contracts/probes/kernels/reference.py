@@ -1,4 +1,4 @@
-"""Plain torch for the compiled CPU kernels that one prompt and its draft chain call.
+"""Plain torch for the compiled CPU kernels that prefill, decode and a draft chain call.
 
 sglang's CPU path calls them through `sgl_kernel`, which PyPI has for GPUs only. Each function has the
 signature and the effects of its namesake (sgl-kernel/csrc/cpu in sglang 0.5.23) for the arguments that this
@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from contracts.probes.kernels import verification
 from contracts.probes.stream import OutOfReach
 
 KNOWN_VALUES: dict[str, Any] = {
@@ -22,7 +23,6 @@ KNOWN_VALUES: dict[str, Any] = {
     "cross_attention": False,
     "encoder_lens": None,
     "sinks": None,
-    "tree_mask": None,
 }
 """The only values of these arguments that the stand-ins know."""
 
@@ -40,10 +40,17 @@ def extend_attention_cpu(
     New queries are [tokens, heads, head_dim], as `out` is; new keys and values [tokens, kv_heads, head_dim]
     or flattened. Of the caches, [slots, kv_heads, head_dim], the slots `req_to_token[request, :length]` are a
     request's, its new tokens included in the length. `window` counts the positions that each token attends
-    to, its own included; 0 is all of them.
+    to, its own included; 0 is all of them. `tree_mask` holds new x new truths per request, one after the
+    other: which new token attends to which, in place of the causal order among them. A window and a tree
+    together have no stand-in.
     """
     _only_known(k_scale=k_scale, v_scale=v_scale, logit_cap=logit_cap, cross_attention=cross_attention,
-                encoder_lens=encoder_lens, sinks=sinks, tree_mask=tree_mask)  # fmt: skip
+                encoder_lens=encoder_lens, sinks=sinks)  # fmt: skip
+    if tree_mask is not None and window > 0:
+        raise OutOfReach(
+            "the attention kernel was given a tree and a window, which have no stand-in together"
+        )
+    tree = None if tree_mask is None else tree_mask.flatten()
     rows = zip(req_pool_indices.tolist(), seq_lens.tolist(), extend_seq_lens.tolist(),
                extend_start_loc.tolist(), strict=True)  # fmt: skip
     for request, length, new, start in rows:
@@ -55,6 +62,9 @@ def extend_attention_cpu(
         visible = torch.arange(length)[None] <= queries if is_causal else torch.ones(new, length).bool()
         if window > 0:
             visible &= torch.arange(length)[None] > queries - window
+        if tree is not None:
+            visible[:, length - new :] = tree[: new * new].view(new, new)
+            tree = tree[new * new :]
         out[fresh] = _attend(q[fresh], keys, values, visible, scale)
 
 
@@ -160,5 +170,6 @@ KERNELS = {
         assign_draft_cache_locs_contiguous_cpu,
         assign_req_to_token_pool_cpu,
         copy_all_layer_kv_cache_cpu,
+        *verification.KERNELS,
     )
 }

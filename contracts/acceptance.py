@@ -1,0 +1,225 @@
+"""What an engine made of a draft, beside what training expects of it: tokens, drafts, acceptance.
+
+The training side continued each prompt with transformers and noted, for each place of the output, which
+tokens its draft would propose there. The serving side served the same prompts with its real scheduler and
+noted what it drafted and accepted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from pydantic import TypeAdapter
+from safetensors import safe_open
+
+from contracts.captured import Array, Captured, Form, identify
+from contracts.causes import Cause
+from contracts.replay import TOLERANCES
+from contracts.settings import STEPS, Setting
+from contracts.speculation import EngineRun, Generation, Round
+from contracts.verdict import Broken
+
+TOLERANCE = TOLERANCES["float32"]
+_RUN = TypeAdapter(EngineRun)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """One prompt, as the training side continues it and drafts along the way."""
+
+    prompt: int
+    """Tokens of the prompt."""
+    text: tuple[int, ...]
+    """Prompt and greedy continuation, by transformers."""
+    proposals: Array
+    """Target ids that the draft ranks first, best first; [places, contexts, width]. Place 0 is when one
+    token of the output is committed. Context 0 follows the last committed token; the contexts after the
+    proposals of context n are n * width + 1 and the next."""
+    margins: Array
+    """How much better each scores than the next best, relative to the largest score; as `proposals`."""
+
+    def branches(self, committed: int) -> tuple[Array, Array]:
+        """Proposals and margins of each context once this many tokens are committed."""
+        place = committed - self.prompt - 1
+        return self.proposals[place], self.margins[place]
+
+    def chain(self, committed: int) -> tuple[int, ...]:
+        """The draft tokens of a chain: the best proposal after the best."""
+        proposals, _ = self.branches(committed)
+        tokens, context = [], 0
+        for _ in range(STEPS):
+            tokens.append(int(proposals[context, 0]))
+            context = context * proposals.shape[1] + 1
+        return tuple(tokens)
+
+    def accepted(self, committed: int) -> int:
+        """How many tokens of that chain the target would have generated itself."""
+        right = self.text[committed : committed + STEPS]
+        drafted = self.chain(committed)[: len(right)]
+        return int(np.cumprod([one == other for one, other in zip(drafted, right, strict=True)]).sum())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Acceptance:
+    """One draft, served in one setting."""
+
+    setting: Setting
+    expected: tuple[Expected, ...]
+    run: EngineRun
+    alone: EngineRun
+    """The target without a draft, on the same prompts."""
+    taps: Array
+    """What reached the draft of every prompt, one after the other; [rows, states * hidden]."""
+    forms: Mapping[Form, Array]
+    """What transformers says that the target's hidden states are; [layers + 1, rows, hidden]."""
+    ids: tuple[int, ...]
+    """Hidden-state indices that the draft was trained on."""
+    trained: Mapping[str, Array]
+    """`embedding` and `head` of the draft as trained."""
+    served: Mapping[str, Array]
+    """The same as the engine ran it."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """What the trainer measured on its validation data; empty for a draft that was not trained here."""
+
+    @classmethod
+    def read(cls, *, expected: Path, run: Path, alone: Path, metrics: Path, setting: Setting) -> Acceptance:
+        """Read what the two probes wrote."""
+        served_run = _RUN.validate_json(run.read_bytes())
+        prompts = [len(generation.prompt) for generation in served_run.generations]
+        with (
+            safe_open(expected, "numpy") as trained,
+            safe_open(run.with_suffix(".safetensors"), "numpy") as served,
+        ):
+            states = [served.get_tensor(f"states/{number}") for number in range(len(prompts))]
+            forms: dict[Form, Array] = {
+                form: np.concatenate(
+                    [
+                        trained.get_tensor(f"{name}/{number}")[:, : len(reached)]
+                        for number, reached in enumerate(states)
+                    ],
+                    axis=1,
+                )
+                for form, name in FORMS.items()
+            }
+            return cls(
+                setting=setting,
+                expected=tuple(
+                    Expected(
+                        prompt=prompt,
+                        text=tuple(trained.get_tensor(f"text/{number}").tolist()),
+                        proposals=trained.get_tensor(f"proposals/{number}"),
+                        margins=trained.get_tensor(f"margins/{number}"),
+                    )
+                    for number, prompt in enumerate(prompts)
+                ),
+                run=served_run,
+                alone=_RUN.validate_json(alone.read_bytes()),
+                taps=np.concatenate(states),
+                forms=forms,
+                ids=tuple(trained.get_tensor("ids").tolist()),
+                trained={name: trained.get_tensor(name) for name in ("embedding", "head")},
+                served={name: served.get_tensor(name) for name in ("embedding", "head")},
+                metrics=json.loads(metrics.read_text()) if metrics.exists() else {},
+            )
+
+    def rounds(self) -> Iterator[tuple[Expected, Round, str]]:
+        """Every round up to which the text is the expected one, and where it is."""
+        pairs = zip(self.expected, self.run.generations, strict=True)
+        for number, (expected, generation) in enumerate(pairs, start=1):
+            for round_number, item in enumerate(generation.rounds, start=1):
+                if generation.text[: item.committed] != expected.text[: item.committed]:
+                    break
+                yield expected, item, f"round {round_number} of prompt {number}"
+
+    def captured(self) -> tuple[Captured, ...]:
+        """What each state that reached the draft is, by transformers' account of the target.
+
+        Raises:
+            Broken: the width that reached it is no whole number of hidden states.
+
+        """
+        width = self.forms["plain"].shape[-1]
+        if self.taps.shape[-1] % width:
+            expected = f"a whole number of hidden states, {width} wide each"
+            raise Broken(Cause.WIDTH_DIFFERS, expected=expected, seen=f"{self.taps.shape[-1]} values")
+        return identify(self.taps, self.forms, TOLERANCE)
+
+    def other_draft(self) -> str | None:
+        """The first draft token that training would not propose; None if there is none."""
+        for expected, item, where in self.rounds():
+            for node, token in enumerate(item.drafted, start=1):
+                told = self._is_proposed(expected, item, node, token)
+                if told is not None:
+                    return f"{told}; {where}, draft token {len(item.prefix(node)) + 1}"
+        return None
+
+    def _is_proposed(self, expected: Expected, item: Round, node: int, token: int) -> str | None:
+        """What is wrong with one draft token; None if nothing is, or if the best tokens score alike."""
+        proposals, margins = expected.branches(item.committed)
+        context, width = 0, proposals.shape[1]
+        for before in item.prefix(node):
+            ranks = np.flatnonzero(proposals[context, : self.setting.topk] == before)
+            if not len(ranks):
+                return None  # a tie led here: nothing is known of what follows
+            context = context * width + 1 + int(ranks[0])
+        wanted = proposals[context, : self.setting.topk]
+        if token in wanted or margins[context, : self.setting.topk].min() <= 2 * TOLERANCE:
+            return None
+        return f"{token} where training proposes {' or '.join(map(str, wanted.tolist()))}"
+
+    def tied(self, expected: Expected, committed: int) -> bool:
+        """Whether rounding alone can change a chain that is drafted here."""
+        _, margins = expected.branches(committed)
+        context = 0
+        for _ in range(STEPS):
+            if margins[context, 0] <= 2 * TOLERANCE:
+                return True
+            context = context * margins.shape[1] + 1
+        return False
+
+    def replayed(self) -> float:
+        """The accept length that a chain of training's proposals has on these prompts."""
+        accepted = rounds = 0
+        for expected in self.expected:
+            committed = expected.prompt + 1
+            while committed < len(expected.text):
+                taken = expected.accepted(committed)
+                accepted, rounds, committed = accepted + taken, rounds + 1, committed + taken + 1
+        return 1 + accepted / rounds if rounds else 1.0
+
+    def promised(self) -> float | None:
+        """The accept length that the trainer's accuracies promise; None without any.
+
+        1 + sum over k of full_acc_k, the trainer's share of places at which draft tokens 0 to k are all
+        right: the mean number of accepted tokens, and one that the target adds. Of STEPS draft tokens.
+        """
+        shares = [self.metrics.get(f"full_acc_{step}_epoch") for step in range(STEPS)]
+        known = [share for share in shares if share is not None]
+        return 1 + sum(known) if len(known) == STEPS else None
+
+    def allowance(self) -> float:
+        """How far below a promise the mean of this many rounds may lie: three standard errors."""
+        counts = [item.accepted for generation in self.run.generations for item in generation.rounds]
+        return 3 * float(np.std(counts)) / len(counts) ** 0.5 if counts else 0.0
+
+
+FORMS: Mapping[Form, str] = {
+    "plain": "states",
+    "normed": "normed_states",
+    "without residual": "bare_states",
+}
+"""Name, in the training side's file, of each form that a hidden state can have."""
+
+
+def first_other(expected: tuple[int, ...], generation: Generation) -> str | None:
+    """Where the text of a request is not the expected one; None if it nowhere is."""
+    for place, (token, other) in enumerate(zip(expected, generation.text, strict=False)):
+        if token != other:
+            where = f"place {place - len(generation.prompt)} of the output"
+            return f"token {other} at {where}, where {token} was due"
+    short = len(expected) - len(generation.text)
+    return f"{short} tokens too few" if short > 0 else None

@@ -1,0 +1,142 @@
+"""The serving side at depth "engine": the real scheduler serves prompts to the end, drafting and verifying.
+
+What runs is the library's own: scheduler, target, draft worker, tree, verification, vocabulary map, caches.
+Written down are the tokens of each request, each draft and what became of it, the target's hidden states as
+they were handed to the draft, and the embedding and head that the draft ran with.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+from contracts.facts import DraftFacts, to_json
+from contracts.probes import sglang_meta as meta
+from contracts.probes import sglang_scheduler
+from contracts.probes.stream import Refusals
+from contracts.speculation import EngineRun, Generation, Round
+
+MORE_ARGUMENTS = (*sglang_scheduler.MORE_ARGUMENTS, "--max-running-requests", "8")
+
+
+def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
+    """Serve `case["prompts"]`, `case["tokens"]` tokens each, with the draft in `case["folder"]` if any.
+
+    Writes an `EngineRun` to `case["run"]` (JSON), and tensors beside it.
+    """
+    torch.manual_seed(0)
+    with refusals.stage("engine"):
+        further = ["--dtype", case["dtype"], *MORE_ARGUMENTS, *case["server_args"]]
+        scheduler = sglang_scheduler.start(meta.command_line(case["target"], case.get("folder"), further))
+        requests = sglang_scheduler.submit(scheduler, case["prompts"], case["tokens"])
+        watch = _Watch(scheduler) if case.get("folder") else None
+        for batch, result in sglang_scheduler.batches(scheduler):
+            if watch:
+                watch.note(batch, result)
+        run = EngineRun(generations=tuple(_generation(request, watch) for request in requests))
+        file = Path(case["run"])
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(to_json(run)))
+        if watch:
+            save_file(watch.tensors([request.rid for request in requests]), file.with_suffix(".safetensors"))
+    return DraftFacts()
+
+
+def _generation(request: Any, watch: _Watch | None) -> Generation:
+    return Generation(
+        prompt=tuple(request.origin_input_ids),
+        tokens=tuple(request.output_ids),
+        rounds=tuple(watch.rounds[request.rid]) if watch else (),
+        verifications=request.spec_verify_ct,
+        accepted=request.spec_num_correct_drafts,
+    )
+
+
+class _Watch:
+    """Notes what the draft worker is given, what it proposes, and what is accepted of it."""
+
+    def __init__(self, scheduler: Any) -> None:
+        self.rounds: dict[str, list[Round]] = defaultdict(list)
+        self._states: dict[str, list[torch.Tensor]] = defaultdict(list)
+        self._worker = scheduler.draft_worker.draft_worker
+        self._draft = self._worker.draft_runner.model
+        self._proposal: Any = None
+        self._entered: torch.Tensor | None = None
+        self._watch_worker()
+        self._watch_model()
+
+    def _watch_worker(self) -> None:
+        draft = self._worker.draft
+
+        def drafting(batch: Any, *rest: Any, **more: Any) -> Any:
+            self._proposal = draft(batch, *rest, **more)
+            return self._proposal
+
+        self._worker.draft = drafting
+
+    def _watch_model(self) -> None:
+        """Keep what the target hands to the draft, for `fc` or a norm before it."""
+
+        def entering(_module: Any, inputs: Any) -> None:
+            batch = inputs[2]
+            if batch.forward_mode.is_extend(include_draft_extend_v2=True):
+                self._entered = batch.spec_info.hidden_states.clone()
+
+        self._draft.model.register_forward_pre_hook(entering)
+
+    def note(self, batch: Any, result: Any) -> None:
+        """Take down one batch that was run and not yet processed."""
+        if self._entered is None:
+            return
+        names = [request.rid for request in batch.reqs]
+        if self._proposal is None:
+            rows = kept = list(batch.extend_lens)
+        else:
+            rounds = self._read_rounds(batch, result)
+            rows = [self._proposal.draft_token_num] * len(names)
+            kept = [item.accepted + 1 for item in rounds]
+            for name, item in zip(names, rounds, strict=True):
+                self.rounds[name].append(item)
+        for name, states, count in zip(names, self._entered.split(rows), kept, strict=True):
+            self._states[name].append(states[:count])
+        self._proposal = self._entered = None
+
+    def _read_rounds(self, batch: Any, result: Any) -> list[Round]:
+        proposal, size = self._proposal, self._proposal.draft_token_num
+        rounds = []
+        for place, request in enumerate(batch.reqs):
+            nodes = proposal.draft_token.view(-1, size)[place].tolist()
+            parents = _parents(proposal.retrieve_next_token[place], proposal.retrieve_next_sibling[place])
+            rounds.append(
+                Round(
+                    committed=len(request.origin_input_ids) + len(request.output_ids),
+                    drafted=tuple(nodes[1:]),
+                    parents=tuple(parents[1:]),
+                    accepted=int(result.accept_lens[place]) - 1,
+                )
+            )
+        return rounds
+
+    def tensors(self, names: list[str]) -> dict[str, torch.Tensor]:
+        """The states that reached the draft, by request and in order of position, and what it ran with."""
+        found = {
+            f"states/{number}": torch.cat(self._states[name]).float() for number, name in enumerate(names)
+        }
+        found["embedding"] = self._draft.model.embed_tokens.weight.detach().float().clone()
+        found["head"] = self._draft.lm_head.weight.detach().float().clone()
+        return found
+
+
+def _parents(first_child: torch.Tensor, sibling: torch.Tensor) -> list[int]:
+    """The parent of each node of a tree given by first children and next siblings; -1 for none."""
+    parents = [-1] * len(first_child)
+    for node, child in enumerate(first_child.tolist()):
+        while child != -1:
+            parents[child] = node
+            child = int(sibling[child])
+    return parents

@@ -1,0 +1,83 @@
+"""sglang's real scheduler in this process: started, fed with requests, run batch by batch."""
+
+from __future__ import annotations
+
+import array
+import inspect
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+MORE_ARGUMENTS = (
+    *("--attention-backend", "torch_native"),
+    *("--prefill-attention-backend", "intel_amx", "--decode-attention-backend", "intel_amx"),
+    *("--cuda-graph-backend-decode", "disabled", "--cuda-graph-backend-prefill", "disabled"),
+    *("--max-total-tokens", "2048", "--page-size", "1"),
+    *("--disable-overlap-schedule", "--disable-radix-cache", "--chunked-prefill-size", "-1"),
+    *("--sampling-backend", "pytorch", "--grammar-backend", "none"),
+)
+"""How the CPU engine is told to run EAGLE-3 on any processor, small, and one step at a time. Without AMX the
+first attention backend would be taken for all three."""
+
+
+def start(command_line: list[str]) -> Any:
+    """The library's scheduler in this process, with the target loaded, and the draft if one is named."""
+    from sglang.srt import runtime_context
+    from sglang.srt.managers.scheduler import Scheduler
+    from sglang.srt.server_args import PortArgs, prepare_server_args
+
+    arguments = prepare_server_args(command_line)
+    ports = PortArgs.init_new(arguments)
+    ranks = runtime_context.SpawnRanks(world_rank=0, dp_rank=None, gpu_id=0)
+    runtime_context.publish(arguments, role="scheduler", ranks=ranks)
+    return Scheduler(arguments, ports)
+
+
+def submit(scheduler: Any, prompts: Sequence[Sequence[int]], tokens: int) -> list[Any]:
+    """Queue one greedy request for `tokens` tokens per prompt; returns the library's request objects."""
+    before = len(scheduler.waiting_queue)
+    for number, prompt in enumerate(prompts):
+        scheduler.handle_generate_request(_request(f"request-{number}", prompt, tokens))
+    requests = list(scheduler.waiting_queue)[before:]
+    if len(requests) != len(prompts):
+        raise RuntimeError(f"of {len(prompts)} requests the scheduler took {len(requests)}")
+    return requests
+
+
+def batches(scheduler: Any) -> Iterator[tuple[Any, Any]]:
+    """Let the scheduler run one batch after the other until it is idle: each batch and its result."""
+    while True:
+        plan = scheduler.get_next_batch_to_run(
+            running_batch=scheduler.running_batch, last_batch=scheduler.last_batch
+        )
+        scheduler.running_batch = plan.running_batch
+        batch = plan.batch_to_run
+        if batch is None:
+            return
+        result = scheduler.run_batch(batch)
+        yield batch, result
+        scheduler.process_batch_result(batch, result)
+        scheduler.last_batch = batch
+
+
+def _request(name: str, prompt: Sequence[int], tokens: int) -> Any:
+    from sglang.srt.managers.io_struct import TokenizedGenerateReqInput
+    from sglang.srt.sampling.sampling_params import SamplingParams
+
+    sampling = SamplingParams(max_new_tokens=tokens, temperature=0.0, ignore_eos=True)
+    sampling.normalize(None)
+    wanted = {
+        "rid": name,
+        "input_text": None,
+        "input_ids": array.array("q", prompt),
+        "input_embeds": None,
+        "mm_inputs": None,
+        "token_type_ids": None,
+        "sampling_params": sampling,
+        "return_logprob": False,
+        "logprob_start_len": -1,
+        "top_logprobs_num": 0,
+        "token_ids_logprob": None,
+        "stream": False,
+    }
+    known = inspect.signature(TokenizedGenerateReqInput).parameters
+    return TokenizedGenerateReqInput(**{key: value for key, value in wanted.items() if key in known})

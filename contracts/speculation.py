@@ -1,0 +1,78 @@
+"""What an engine generated, draft by draft: values that a serving probe fills in.
+
+This module uses the standard library only, because it is imported inside the interpreter of a side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """One draft of one request, and its verification by the target."""
+
+    committed: int
+    """Tokens of prompt and output before it."""
+    drafted: tuple[int, ...]
+    """Proposed tokens, target ids. They are nodes 1, 2, ... of a tree whose root is the last committed token;
+    with topk 1 the tree is a chain."""
+    parents: tuple[int, ...]
+    """The node that each of them follows; 0 is the root."""
+    accepted: int
+    """How many of them the target would have generated itself, by the library's verification."""
+
+    def path(self, tokens: tuple[int, ...]) -> int:
+        """Length of the longest path from the root that says `tokens`."""
+        node, length = 0, 0
+        for token in tokens:
+            children = [place + 1 for place, parent in enumerate(self.parents) if parent == node]
+            node = next((child for child in children if self.drafted[child - 1] == token), -1)
+            if node == -1:
+                break
+            length += 1
+        return length
+
+    def prefix(self, node: int) -> tuple[int, ...]:
+        """The proposed tokens from the root to a node, that of the node itself left out."""
+        before: list[int] = []
+        while parent := self.parents[node - 1]:
+            before.append(self.drafted[parent - 1])
+            node = parent
+        return tuple(reversed(before))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Generation:
+    """One request, from its prompt to its last token."""
+
+    prompt: tuple[int, ...]
+    tokens: tuple[int, ...]
+    """What was generated after it."""
+    rounds: tuple[Round, ...] = ()
+    verifications: int = 0
+    """The library's own count of rounds."""
+    accepted: int = 0
+    """The library's own count of accepted draft tokens."""
+
+    @property
+    def text(self) -> tuple[int, ...]:
+        """Prompt and output."""
+        return self.prompt + self.tokens
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineRun:
+    """A batch of requests through one engine."""
+
+    generations: tuple[Generation, ...]
+
+    @property
+    def accept_length(self) -> float:
+        """Tokens per verification: one by the target itself and the accepted drafts, as sglang counts them.
+
+        Of an engine without speculation it is 1.
+        """
+        rounds = sum(generation.verifications for generation in self.generations)
+        accepted = sum(generation.accepted for generation in self.generations)
+        return 1 + accepted / rounds if rounds else 1.0

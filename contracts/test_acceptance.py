@@ -1,0 +1,128 @@
+"""Acceptance: an engine drafts what training would, and accepts what the target would say.
+
+The engine is the serving library's real scheduler, at work on prompts of a language in which a draft can
+only be right if it was given the hidden states that it was trained on. contracts.settings lists the ways of
+serving.
+"""
+
+import numpy as np
+import pytest
+
+from contracts.acceptance import TOLERANCE, Acceptance, first_other
+from contracts.captured import check_captured, row_errors
+from contracts.handoff import describe
+from contracts.recipes import RECIPES, Recipe
+from contracts.settings import SETTINGS, Setting
+from contracts.verdict import Broken, Cause
+from contracts.workbench import Workbench
+
+SPEAKING = [pytest.param(recipe, id=recipe.name) for recipe in RECIPES if recipe.speaks]
+TRAINED = [pytest.param(recipe, id=recipe.name) for recipe in RECIPES if recipe.built_by == "trainer"]
+EVERYWHERE = pytest.mark.parametrize("recipe", SPEAKING)
+pytestmark = [
+    pytest.mark.contracts,
+    pytest.mark.parametrize("setting", [pytest.param(setting, id=setting.name) for setting in SETTINGS]),
+]
+
+
+@EVERYWHERE
+def test_prompts_are_served(workbench: Workbench, recipe: Recipe, setting: Setting) -> None:
+    """The engine serves every prompt to its end without raising."""
+    refusals = workbench.engine_refusals(recipe.name, setting)
+    if refusals:
+        raise Broken(Cause.DRAFT_REFUSED, expected="no exception from the library", seen=describe(refusals))
+
+
+@EVERYWHERE
+def test_target_alone_generates_as_by_transformers(acceptance: Acceptance) -> None:
+    """Without a draft the engine generates, greedily, what transformers does."""
+    for expected, generation in zip(acceptance.expected, acceptance.alone.generations, strict=True):
+        told = first_other(expected.text, generation)
+        if told:
+            raise Broken(Cause.TARGET_DIFFERS, expected="the text that transformers generates", seen=told)
+
+
+@EVERYWHERE
+def test_speculation_changes_no_token(acceptance: Acceptance) -> None:
+    """With the draft the engine generates, greedily, what it does without."""
+    for alone, generation in zip(acceptance.alone.generations, acceptance.run.generations, strict=True):
+        told = first_other(alone.text, generation)
+        if told:
+            raise Broken(Cause.OUTPUT_CHANGED, expected="the text of the target alone", seen=told)
+
+
+@EVERYWHERE
+def test_states_that_reach_the_draft_are_those_trained_on(acceptance: Acceptance) -> None:
+    """The hidden states that reach the draft, of prompts and of accepted tokens, are those trained on."""
+    check_captured(acceptance.captured(), acceptance.ids)
+
+
+@EVERYWHERE
+def test_embedding_is_the_trained_one(acceptance: Acceptance) -> None:
+    """The engine runs the draft with the embedding that it was trained with."""
+    _compare(acceptance, "embedding", Cause.EMBEDDING_REPLACED)
+
+
+@EVERYWHERE
+def test_head_is_the_trained_one(acceptance: Acceptance) -> None:
+    """The engine runs the draft with the output head that it was trained with."""
+    _compare(acceptance, "head", Cause.HEAD_REPLACED)
+
+
+@EVERYWHERE
+def test_draft_tokens_are_those_of_training(acceptance: Acceptance) -> None:
+    """Every token that the engine drafts is one that the training library's modules propose there."""
+    told = acceptance.other_draft()
+    if told:
+        raise Broken(Cause.DRAFTS_DIFFER, expected="the draft tokens of training", seen=told)
+
+
+@EVERYWHERE
+def test_verification_accepts_what_the_target_would_say(acceptance: Acceptance) -> None:
+    """Of each draft exactly the longest path is accepted that the target would have generated itself."""
+    for expected, item, where in acceptance.rounds():
+        due = item.path(expected.text[item.committed :])
+        if due != item.accepted and item.committed + due < len(expected.text):
+            seen = f"{item.accepted} in {where}"
+            raise Broken(Cause.VERIFICATION_DIFFERS, expected=f"{due} draft tokens accepted", seen=seen)
+
+
+@EVERYWHERE
+def test_accept_length_is_as_replayed(acceptance: Acceptance) -> None:
+    """Each round accepts as many draft tokens as a replay of training's chain does; more in a tree."""
+    for expected, item, where in acceptance.rounds():
+        due = expected.accepted(item.committed)
+        enough = item.accepted >= due if acceptance.setting.topk > 1 else item.accepted == due
+        if not enough and not acceptance.tied(expected, item.committed):
+            raise Broken(
+                Cause.ACCEPT_LENGTH,
+                expected=f"{due} draft tokens accepted in {where}; accept length {acceptance.replayed():.2f}",
+                seen=f"{item.accepted}; accept length {acceptance.run.accept_length:.2f}",
+            )
+
+
+@pytest.mark.parametrize("recipe", TRAINED)
+def test_accept_length_is_what_training_promised(acceptance: Acceptance) -> None:
+    """The accept length is not below what the trainer's own accuracies promise."""
+    promised = acceptance.promised()
+    if promised is None:
+        raise Broken(
+            Cause.METRICS_MISSING, expected="full_acc_0 to full_acc_2", seen=sorted(acceptance.metrics)
+        )
+    seen, allowance = acceptance.run.accept_length, acceptance.allowance()
+    if seen < promised - allowance:
+        raise Broken(
+            Cause.ACCEPT_LENGTH,
+            expected=f"{promised:.2f}, or {allowance:.2f} less for so few rounds",
+            seen=f"{seen:.2f}",
+        )
+
+
+def _compare(acceptance: Acceptance, part: str, cause: Cause) -> None:
+    trained, served = acceptance.trained[part], acceptance.served[part]
+    if trained.shape != served.shape:
+        raise Broken(cause, expected=f"shape {list(trained.shape)}", seen=f"shape {list(served.shape)}")
+    errors = row_errors(trained, served)
+    if errors.max() > TOLERANCE:
+        row = int(np.argmax(errors))
+        raise Broken(cause, expected=f"the {part} as trained", seen=f"off by {errors.max():.2g} at row {row}")

@@ -1,0 +1,194 @@
+"""The workbench that gets what contracts compare: both sides, and every handoff between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from contracts.acceptance import Acceptance
+from contracts.conversation import Progress
+from contracts.facts import CASE_TIMEOUT, DraftFacts, Refusal, SideName
+from contracts.group import Group, Options
+from contracts.handoff import Handoff, Kind, NotRun, ProbeFailed, describe, observed
+from contracts.probes import language
+from contracts.recipes import RECIPES, Recipe
+from contracts.replay import Replay
+from contracts.settings import TOKENS, Setting
+from contracts.sides import Side, SideUnavailable
+
+
+class Workbench:
+    """Both sides, run once, and every handoff between them.
+
+    Recipes whose target speaks a language are a group of their own, because building their drafts takes
+    longer: they are built when something is asked about one of them.
+    """
+
+    def __init__(
+        self,
+        *,
+        pythons: Mapping[SideName, str],
+        cache: Path,
+        session: str = "",
+        case_timeout: float = CASE_TIMEOUT,
+        progress: Callable[[str], Progress] | None = None,
+        recipes: tuple[Recipe, ...] = RECIPES,
+    ) -> None:
+        self._pythons = pythons
+        self._recipes = {recipe.name: recipe for recipe in recipes}
+        self._sides: dict[SideName, Side | SideUnavailable] = {}
+        options = Options(cache=cache, session=session, case_timeout=case_timeout, progress=progress)
+        silent = [recipe for recipe in recipes if not recipe.speaks]
+        speaking = [recipe for recipe in recipes if recipe.speaks]
+        scenario = {"prompts": language.prompts(), "tokens": TOKENS}
+        self._groups = (
+            Group(silent, self.side, options),
+            Group(speaking, self.side, options, scenario),
+        )
+
+    def group(self, recipe: str) -> Group:
+        """The group of a recipe."""
+        return self._groups[self._recipes[recipe].speaks]
+
+    def side(self, name: SideName) -> Side:
+        """The side called `name`.
+
+        Raises:
+            NotRun: it is missing, with the line that installs it.
+            BadInterpreter: the interpreter given for it does not run.
+
+        """
+        if name not in self._sides:
+            try:
+                self._sides[name] = Side.find(name, self._pythons[name])
+            except SideUnavailable as missing:
+                self._sides[name] = missing
+        found = self._sides[name]
+        if isinstance(found, SideUnavailable):
+            raise NotRun(str(found), side_missing=True)
+        return found
+
+    def stand_ins(self) -> dict[str, list[str]]:
+        """What was stood in for, by side, as far as their probes have run here; runs none."""
+        found: dict[str, list[str]] = {}
+        for group in self._groups:
+            for side, names in group.stand_ins().items():
+                found[side] = list(dict.fromkeys([*found.get(side, []), *names]))
+        return found
+
+    def facts(self, name: SideName, recipe: str) -> DraftFacts:
+        """What one side shows about the draft of a recipe (the serving side: about the exported draft)."""
+        if name == "training":
+            return self.group(recipe).training_facts(recipe)
+        return self.handoff(recipe).serving
+
+    def handoff(self, recipe: str, kind: Kind = "exported") -> Handoff:
+        """The handoff of a recipe's draft, as saved or as exported for this serving release."""
+        self.side("serving")
+        group = self.group(recipe)
+        training = group.training_facts(recipe)
+        planned = group.plans.get(recipe)
+        if planned is None:
+            reason = group.unreadable[recipe]
+            raise ProbeFailed(f"the training probe saved a draft that cannot be read: {reason}")
+        result = observed(group.served.results[f"{kind}/{recipe}"], "serving")
+        assert result.facts is not None
+        return Handoff(
+            recipe=self._recipes[recipe],
+            kind=kind,
+            training=training,
+            serving=result.facts,
+            serving_refusals=self._readable(group, result.refusals),
+            export_refusals=planned.refusals,
+            renames=planned.renames
+            if kind == "exported"
+            else {name: name for name in planned.source.tensors},
+        )
+
+    def training_refusals(self, recipe: str, *stages: str) -> tuple[Refusal, ...]:
+        """What the training library raised in these stages (build, reload, replay, generate) of a recipe."""
+        return self.group(recipe).training_refusals(recipe, *stages)
+
+    def training_replay_refusals(self, recipe: str) -> tuple[Refusal, ...]:
+        """What the training library raised instead of running the draft that it saved.
+
+        Raises:
+            NotRun: it did not even save one.
+
+        """
+        group = self.group(recipe)
+        group.training_facts(recipe)
+        return group.training_refusals(recipe, "replay", "run")
+
+    # ------------------------------------------------------------- depth forward
+
+    def replay_refusals(self, recipe: str) -> tuple[Refusal, ...]:
+        """What the serving library raised instead of running the recipe's draft.
+
+        Raises:
+            NotRun: it was not asked, because the training library did not run the draft either.
+
+        """
+        self.handoff(recipe)
+        group = self.group(recipe)
+        untrained = group.training_refusals(recipe, "replay")
+        if untrained:
+            raise NotRun(f"the training side did not run the draft: {describe(untrained)}")
+        return self._readable(group, observed(group.served.results[f"forward/{recipe}"], "serving").refusals)
+
+    def replay(self, recipe: str) -> Replay:
+        """The recipe's draft on the same inputs on both sides.
+
+        Raises:
+            NotRun: the serving library raised instead of running it.
+
+        """
+        refusals = self.replay_refusals(recipe)
+        if refusals:
+            raise NotRun(f"the serving side did not run the draft: {describe(refusals)}")
+        group = self.group(recipe)
+        served = group.served.folder / "replays" / f"{recipe}.safetensors"
+        return Replay.read(group.golden(recipe), served, self._recipes[recipe].served_dtype)
+
+    # -------------------------------------------------------------- depth engine
+
+    def engine_refusals(self, recipe: str, setting: Setting) -> tuple[Refusal, ...]:
+        """What the serving library raised instead of serving prompts with the recipe's draft.
+
+        Raises:
+            NotRun: there is nothing to compare with, because the training library raised.
+
+        """
+        self.handoff(recipe)
+        group = self.group(recipe)
+        untrained = group.training_refusals(recipe, "generate")
+        if untrained:
+            raise NotRun(f"the training side did not continue the prompts: {describe(untrained)}")
+        found: list[Refusal] = []
+        for case in (group.alone(recipe), f"engine/{recipe}/{setting.name}"):
+            found += observed(group.served.results[case], "serving").refusals
+        return self._readable(group, tuple(found))
+
+    def acceptance(self, recipe: str, setting: Setting) -> Acceptance:
+        """What an engine made of the recipe's draft, beside what training expects of it.
+
+        Raises:
+            NotRun: the serving library raised instead of serving.
+
+        """
+        refusals = self.engine_refusals(recipe, setting)
+        if refusals:
+            raise NotRun(f"the serving side did not serve the prompts: {describe(refusals)}")
+        group = self.group(recipe)
+        runs = group.served.folder / "runs"
+        return Acceptance.read(
+            expected=group.expected(recipe),
+            run=runs / f"engine/{recipe}/{setting.name}.json",
+            alone=runs / f"{group.alone(recipe)}.json",
+            metrics=group.draft_folder(recipe) / "val_metrics.json",
+            setting=setting,
+        )
+
+    def _readable(self, group: Group, refusals: tuple[Refusal, ...]) -> tuple[Refusal, ...]:
+        return tuple(replace(item, message=group.without_paths(item.message)) for item in refusals)
