@@ -19,7 +19,7 @@ from safetensors import safe_open
 from contracts.captured import Array, Captured, Form, identify
 from contracts.causes import Cause
 from contracts.replay import TOLERANCES
-from contracts.settings import STEPS, Setting
+from contracts.settings import STEPS, TOKENS, Setting
 from contracts.speculation import EngineRun, Generation, Round
 from contracts.verdict import Broken
 
@@ -34,7 +34,8 @@ class Expected:
     prompt: int
     """Tokens of the prompt."""
     text: tuple[int, ...]
-    """Prompt and greedy continuation, by transformers."""
+    """Prompt and greedy continuation, by transformers; a few tokens longer than what is asked of the engine,
+    because its last round may accept more."""
     proposals: Array
     """Target ids that the draft ranks first, best first; [places, contexts, width]. Place 0 is when one
     token of the output is committed. Context 0 follows the last committed token; the contexts after the
@@ -59,8 +60,7 @@ class Expected:
     def accepted(self, committed: int) -> int:
         """How many tokens of that chain the target would have generated itself."""
         right = self.text[committed : committed + STEPS]
-        drafted = self.chain(committed)[: len(right)]
-        return int(np.cumprod([one == other for one, other in zip(drafted, right, strict=True)]).sum())
+        return int(np.cumprod(np.equal(self.chain(committed), right)).sum())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +171,7 @@ class Acceptance:
             return None
         return f"{token} where training proposes {' or '.join(map(str, wanted.tolist()))}"
 
-    def tied(self, expected: Expected, committed: int) -> bool:
+    def _tied(self, expected: Expected, committed: int) -> bool:
         """Whether rounding alone can change a chain that is drafted here."""
         _, margins = expected.branches(committed)
         context = 0
@@ -181,12 +181,29 @@ class Acceptance:
             context = context * margins.shape[1] + 1
         return False
 
+    def figures(self) -> dict[str, float]:
+        """Accept lengths, by what they are: as served, as replayed, as promised."""
+        found = {"accept_length": self.run.accept_length, "replayed": self.replayed()}
+        promised = self.promised()
+        return found if promised is None else {**found, "promised": promised}
+
+    def replayed_along(self) -> float:
+        """The accept length of training's chains at the very places at which the engine drafted.
+
+        Where rounding alone can change a chain, the engine's own count is taken.
+        """
+        counts = [
+            item.accepted if self._tied(expected, item.committed) else expected.accepted(item.committed)
+            for expected, item, _ in self.rounds()
+        ]
+        return 1 + sum(counts) / len(counts) if counts else 1.0
+
     def replayed(self) -> float:
         """The accept length that a chain of training's proposals has on these prompts."""
         accepted = rounds = 0
         for expected in self.expected:
             committed = expected.prompt + 1
-            while committed < len(expected.text):
+            while committed - expected.prompt <= len(expected.proposals):
                 taken = expected.accepted(committed)
                 accepted, rounds, committed = accepted + taken, rounds + 1, committed + taken + 1
         return 1 + accepted / rounds if rounds else 1.0
@@ -221,5 +238,5 @@ def first_other(expected: tuple[int, ...], generation: Generation) -> str | None
         if token != other:
             where = f"place {place - len(generation.prompt)} of the output"
             return f"token {other} at {where}, where {token} was due"
-    short = len(expected) - len(generation.text)
+    short = TOKENS - len(generation.tokens)
     return f"{short} tokens too few" if short > 0 else None

@@ -140,12 +140,23 @@ class Judge:
 
     # ------------------------------------------------------------------ one contract
 
-    def judge(self, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+    def judge(
+        self,
+        item: pytest.Item,
+        call: pytest.CallInfo[None],
+        report: pytest.TestReport,
+        figures: dict[str, float] | None,
+    ) -> None:
         """Attach the verdict to `report`, and make pytest's outcome agree with it."""
         contract, promise, case = describe_item(item)
         reproduce = shlex.join(["pytest", "--pyargs", _address(item), *self.options])
         base = Verdict(
-            contract=contract, promise=promise, case=case, outcome=Outcome.HOLDS, reproduce=reproduce
+            contract=contract,
+            promise=promise,
+            case=case,
+            outcome=Outcome.HOLDS,
+            reproduce=reproduce,
+            figures=figures,
         )
         error = call.excinfo.value if call.excinfo else None
         entry = self._entry(contract, item)

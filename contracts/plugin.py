@@ -148,6 +148,8 @@ def _judge(config: pytest.Config) -> Judge:
 
 
 _JUDGE: pytest.StashKey[Judge] = pytest.StashKey()
+FIGURES: pytest.StashKey[dict[str, float]] = pytest.StashKey()
+"""On an item: what was measured for it."""
 _SESSION: pytest.StashKey[str] = pytest.StashKey()
 _REPORTS: pytest.StashKey[list[pytest.TestReport]] = pytest.StashKey()
 
@@ -251,12 +253,16 @@ def replay(workbench: Workbench, recipe: Recipe) -> Replay:
 
 
 @pytest.fixture
-def acceptance(workbench: Workbench, recipe: Recipe, setting: Setting) -> Acceptance:
+def acceptance(
+    request: pytest.FixtureRequest, workbench: Workbench, recipe: Recipe, setting: Setting
+) -> Acceptance:
     """One recipe's draft in the serving library's engine, beside what training expects of it.
 
     Parametrise `recipe` with those that speak and `setting` with some of contracts.settings.
     """
-    return workbench.acceptance(recipe.name, setting)
+    found = workbench.acceptance(recipe.name, setting)
+    request.node.stash[FIGURES] = found.figures()
+    return found
 
 
 @pytest.fixture
@@ -280,7 +286,7 @@ def pytest_runtest_makereport(
     """Turn what happened to a contract into its verdict."""
     report = yield
     if is_contract(item) and (report.when == "call" or report.outcome != "passed"):
-        _judge(item.config).judge(item, call, report)
+        _judge(item.config).judge(item, call, report, item.stash.get(FIGURES, None))
     return report
 
 

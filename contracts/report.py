@@ -14,6 +14,7 @@ from contracts import __version__
 from contracts.causes import by_code
 from contracts.handoff import NotRun
 from contracts.recipes import RECIPES
+from contracts.settings import STEPS
 from contracts.verdict import Outcome, Verdict
 
 if TYPE_CHECKING:
@@ -39,6 +40,11 @@ COLOURS = {
     Outcome.NOT_RUN: "blue",
 }
 _PLACES = {recipe.name: place for place, recipe in enumerate(RECIPES)}
+ACCEPT_LENGTHS = {
+    "accept_length": "served, {setting}",
+    "replayed": "a chain, replayed by training",
+    "promised": "promised by the trainer's accuracies",
+}
 _PROBE_FAILED = re.compile(r"^the \w+ probe failed on \S+: ")
 
 CATEGORIES = {
@@ -112,13 +118,14 @@ def write_summary(reporter: Any, judge: Judge) -> None:
     """The summary at the end of a session."""
     verdicts = judge.verdicts()
     reporter.section("contracts", sep="=")
-    reporter.write_line(f"draft-contracts {__version__}, depths: load, forward")
+    reporter.write_line(f"draft-contracts {__version__}, depths: load, forward, engine")
     for side, lines in environment(judge).items():
         reporter.write_line(f"{side:>8}: {lines[0]}")
         for line in lines[1:]:
             reporter.write_line(f"          {line}")
     reporter.write_line("")
     _write_matrix(reporter, verdicts)
+    _write_accept_lengths(reporter, verdicts)
     _write_details(reporter, verdicts)
     counts = Counter(verdict.outcome for verdict in verdicts)
     told = [f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome]]
@@ -154,6 +161,26 @@ def _write_matrix(reporter: Any, verdicts: Sequence[Verdict]) -> None:
         reporter.write_line("")
     legend = "  ".join(f"{LETTERS[outcome]} {outcome}" for outcome in Outcome)
     reporter.write_line(f"  {legend}")
+    reporter.write_line("")
+
+
+def _write_accept_lengths(reporter: Any, verdicts: Sequence[Verdict]) -> None:
+    """The number that people look at, by setting and recipe, beside what it should be."""
+    rows: dict[str, dict[str, float]] = {}
+    for figure, label in ACCEPT_LENGTHS.items():
+        for verdict in verdicts:
+            if figure in (verdict.figures or {}):
+                row = rows.setdefault(label.format(setting=verdict.case.partition("/")[0]), {})
+                row[verdict.recipe] = (verdict.figures or {})[figure]
+    if not rows:
+        return
+    recipes = sorted({recipe for row in rows.values() for recipe in row}, key=_recipe_order)
+    title = f"accept length, of {STEPS + 1}"
+    width = max(map(len, [title, *rows])) + 2
+    reporter.write_line(f"  {title:<{width}}" + "".join(f"{recipe:>10}" for recipe in recipes))
+    for label, row in rows.items():
+        values = (f"{row[recipe]:.2f}" if recipe in row else "-" for recipe in recipes)
+        reporter.write_line(f"  {label:<{width}}" + "".join(f"{value:>10}" for value in values))
     reporter.write_line("")
 
 

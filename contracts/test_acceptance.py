@@ -5,6 +5,9 @@ only be right if it was given the hidden states that it was trained on. contract
 serving.
 """
 
+import math
+from collections.abc import Iterable
+
 import numpy as np
 import pytest
 
@@ -16,16 +19,21 @@ from contracts.settings import SETTINGS, Setting
 from contracts.verdict import Broken, Cause
 from contracts.workbench import Workbench
 
-SPEAKING = [pytest.param(recipe, id=recipe.name) for recipe in RECIPES if recipe.speaks]
-TRAINED = [pytest.param(recipe, id=recipe.name) for recipe in RECIPES if recipe.built_by == "trainer"]
-EVERYWHERE = pytest.mark.parametrize("recipe", SPEAKING)
-pytestmark = [
-    pytest.mark.contracts,
-    pytest.mark.parametrize("setting", [pytest.param(setting, id=setting.name) for setting in SETTINGS]),
-]
+pytestmark = pytest.mark.contracts
 
 
-@EVERYWHERE
+def _each(name: str, values: Iterable[Recipe] | Iterable[Setting]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize(name, [pytest.param(value, id=value.name) for value in values])
+
+
+every_draft = _each("recipe", [recipe for recipe in RECIPES if recipe.speaks])
+trained_drafts = _each("recipe", [recipe for recipe in RECIPES if recipe.built_by == "trainer"])
+every_setting = _each("setting", SETTINGS)
+chains = _each("setting", [setting for setting in SETTINGS if setting.topk == 1])
+
+
+@every_draft
+@every_setting
 def test_prompts_are_served(workbench: Workbench, recipe: Recipe, setting: Setting) -> None:
     """The engine serves every prompt to its end without raising."""
     refusals = workbench.engine_refusals(recipe.name, setting)
@@ -33,7 +41,8 @@ def test_prompts_are_served(workbench: Workbench, recipe: Recipe, setting: Setti
         raise Broken(Cause.DRAFT_REFUSED, expected="no exception from the library", seen=describe(refusals))
 
 
-@EVERYWHERE
+@every_draft
+@every_setting
 def test_target_alone_generates_as_by_transformers(acceptance: Acceptance) -> None:
     """Without a draft the engine generates, greedily, what transformers does."""
     for expected, generation in zip(acceptance.expected, acceptance.alone.generations, strict=True):
@@ -42,7 +51,8 @@ def test_target_alone_generates_as_by_transformers(acceptance: Acceptance) -> No
             raise Broken(Cause.TARGET_DIFFERS, expected="the text that transformers generates", seen=told)
 
 
-@EVERYWHERE
+@every_draft
+@every_setting
 def test_speculation_changes_no_token(acceptance: Acceptance) -> None:
     """With the draft the engine generates, greedily, what it does without."""
     for alone, generation in zip(acceptance.alone.generations, acceptance.run.generations, strict=True):
@@ -51,25 +61,29 @@ def test_speculation_changes_no_token(acceptance: Acceptance) -> None:
             raise Broken(Cause.OUTPUT_CHANGED, expected="the text of the target alone", seen=told)
 
 
-@EVERYWHERE
+@every_draft
+@every_setting
 def test_states_that_reach_the_draft_are_those_trained_on(acceptance: Acceptance) -> None:
     """The hidden states that reach the draft, of prompts and of accepted tokens, are those trained on."""
     check_captured(acceptance.captured(), acceptance.ids)
 
 
-@EVERYWHERE
+@every_draft
+@every_setting
 def test_embedding_is_the_trained_one(acceptance: Acceptance) -> None:
     """The engine runs the draft with the embedding that it was trained with."""
     _compare(acceptance, "embedding", Cause.EMBEDDING_REPLACED)
 
 
-@EVERYWHERE
+@every_draft
+@every_setting
 def test_head_is_the_trained_one(acceptance: Acceptance) -> None:
     """The engine runs the draft with the output head that it was trained with."""
     _compare(acceptance, "head", Cause.HEAD_REPLACED)
 
 
-@EVERYWHERE
+@every_draft
+@every_setting
 def test_draft_tokens_are_those_of_training(acceptance: Acceptance) -> None:
     """Every token that the engine drafts is one that the training library's modules propose there."""
     told = acceptance.other_draft()
@@ -77,31 +91,28 @@ def test_draft_tokens_are_those_of_training(acceptance: Acceptance) -> None:
         raise Broken(Cause.DRAFTS_DIFFER, expected="the draft tokens of training", seen=told)
 
 
-@EVERYWHERE
+@every_draft
+@every_setting
 def test_verification_accepts_what_the_target_would_say(acceptance: Acceptance) -> None:
     """Of each draft exactly the longest path is accepted that the target would have generated itself."""
     for expected, item, where in acceptance.rounds():
         due = item.path(expected.text[item.committed :])
-        if due != item.accepted and item.committed + due < len(expected.text):
+        if due != item.accepted:
             seen = f"{item.accepted} in {where}"
             raise Broken(Cause.VERIFICATION_DIFFERS, expected=f"{due} draft tokens accepted", seen=seen)
 
 
-@EVERYWHERE
+@every_draft
+@chains
 def test_accept_length_is_as_replayed(acceptance: Acceptance) -> None:
-    """Each round accepts as many draft tokens as a replay of training's chain does; more in a tree."""
-    for expected, item, where in acceptance.rounds():
-        due = expected.accepted(item.committed)
-        enough = item.accepted >= due if acceptance.setting.topk > 1 else item.accepted == due
-        if not enough and not acceptance.tied(expected, item.committed):
-            raise Broken(
-                Cause.ACCEPT_LENGTH,
-                expected=f"{due} draft tokens accepted in {where}; accept length {acceptance.replayed():.2f}",
-                seen=f"{item.accepted}; accept length {acceptance.run.accept_length:.2f}",
-            )
+    """The accept length, by the engine's own count, is that of a replay with training's modules."""
+    replayed, seen = acceptance.replayed_along(), acceptance.run.accept_length
+    if not math.isclose(replayed, seen):
+        raise Broken(Cause.ACCEPT_LENGTH, expected=f"{replayed:.4f}", seen=f"{seen:.4f}")
 
 
-@pytest.mark.parametrize("recipe", TRAINED)
+@trained_drafts
+@every_setting
 def test_accept_length_is_what_training_promised(acceptance: Acceptance) -> None:
     """The accept length is not below what the trainer's own accuracies promise."""
     promised = acceptance.promised()

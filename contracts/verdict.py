@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -82,6 +82,8 @@ class Verdict:
     """Why it was not run, what failed, or why it is known."""
     upstream: str | None = None
     reproduce: str | None = None
+    figures: Mapping[str, float] | None = None
+    """What was measured along the way, whatever the outcome: accept lengths."""
 
     @property
     def recipe(self) -> str:

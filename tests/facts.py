@@ -49,6 +49,7 @@ SHAPES: dict[str, tuple[int, ...]] = {
 
 TRAINED = DraftFacts(
     architecture="Eagle3DraftModel",
+    algorithm="eagle3",
     reads_target_state=True,
     config_keys=("architectures",),
     weight_names=WeightNames(names=tuple(SHAPES)),

@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import contracts
+from contracts.acceptance import Acceptance
 from contracts.facts import DraftFacts, Refusal
 from contracts.handoff import Handoff, NotRun
 from contracts.replay import Replay
+from contracts.settings import Setting
 from contracts.verdict import Broken
+from tests.acceptances import ACCEPTANCE
 from tests.facts import HANDOFF
 from tests.replays import REPLAY
 
@@ -36,8 +39,9 @@ def broken(
     snapshot: Any = None,
     workbench: Any = None,
     replay: Replay = REPLAY,
+    acceptance: Acceptance = ACCEPTANCE,
 ) -> dict[str, Broken]:
-    """The contracts that do not hold for a handoff and a replay, each with its first verdict."""
+    """The contracts that do not hold for a handoff, a replay and a run, each with its first verdict."""
     failures = {}
     given = {
         "handoff": handoff,
@@ -46,8 +50,12 @@ def broken(
         "replay": replay,
         "recipe": handoff.recipe,
         "surface_snapshot": snapshot or _AsRecorded(),
+        "acceptance": acceptance,
+        "setting": acceptance.setting,
     }
     for contract, function in all_contracts().items():
+        if not _is_about(function, acceptance.setting):
+            continue
         for arguments in _arguments(function, given):
             try:
                 function(**arguments)
@@ -57,6 +65,14 @@ def broken(
                 # The side refused the draft before it could show this; nothing else may leave a contract out.
                 assert handoff.serving_refusals
     return failures
+
+
+def _is_about(function: Callable[..., None], setting: Setting) -> bool:
+    """Whether a contract is judged in a setting (or in none at all)."""
+    for mark in getattr(function, "pytestmark", ()):
+        if mark.name == "parametrize" and mark.args[0] == "setting":
+            return any(parameter.values[0] == setting for parameter in mark.args[1])
+    return True
 
 
 def _arguments(function: Callable[..., None], given: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -76,8 +92,14 @@ def _arguments(function: Callable[..., None], given: dict[str, Any]) -> Iterator
 class Refusing:
     """A workbench whose libraries raised what it is given."""
 
-    def __init__(self, *, training: tuple[Refusal, ...] = (), replay: tuple[Refusal, ...] = ()) -> None:
-        self._training, self._replay = training, replay
+    def __init__(
+        self,
+        *,
+        training: tuple[Refusal, ...] = (),
+        replay: tuple[Refusal, ...] = (),
+        engine: tuple[Refusal, ...] = (),
+    ) -> None:
+        self._training, self._replay, self._engine = training, replay, engine
 
     def training_refusals(self, recipe: str, *stages: str) -> tuple[Refusal, ...]:
         return tuple(item for item in self._training if item.stage in stages)
@@ -87,6 +109,9 @@ class Refusing:
 
     def replay_refusals(self, recipe: str) -> tuple[Refusal, ...]:
         return self._replay
+
+    def engine_refusals(self, recipe: str, setting: Setting) -> tuple[Refusal, ...]:
+        return self._engine
 
 
 class _AsRecorded:

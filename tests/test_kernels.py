@@ -192,8 +192,152 @@ assert all(map(torch.equal, buffers, expected))
 print("alike")
 """
 
+VERIFICATION = """
+import os
+os.environ.update(TRITON_INTERPRET="1", SGLANG_USE_CPU_ENGINE="1", TORCHDYNAMO_DISABLE="1")
+import torch
+from contracts.probes.kernels import sgl_kernel, torchvision_ops
+torchvision_ops.install()
+sgl_kernel.install()
+from contracts.probes.kernels import verification as ours
+from sglang.kernels.ops.speculative import cache_locs, eagle, spec_tree
+from sglang.srt.speculative.eagle_utils import organize_draft_results
+from sglang.srt.speculative.spec_utils import select_top_k_tokens
+torch.manual_seed(0)
+STEPS, VOCAB, WIDTH = 3, 50, 40
+deep = 0
 
-@pytest.mark.parametrize("code", [ATTENTION, BOOKKEEPING], ids=["attention", "bookkeeping"])
+def grown_tree(requests, topk, size):
+    # the library's own growth, so that trees are such as it makes
+    scores, states = None, torch.zeros(requests, 4)
+    probabilities, tokens = torch.rand(requests, topk), torch.randint(0, VOCAB, (requests, topk))
+    found = [], [], []
+    for step in range(STEPS):
+        _, states, scores, grown = select_top_k_tokens(step, probabilities, tokens, states, scores, topk)
+        for kept, part in zip(found, grown):
+            kept.append(part)
+        probabilities = torch.rand(requests * topk, topk)
+        tokens = torch.randint(0, VOCAB, (requests * topk, topk))
+        states = torch.zeros(requests * topk, 4)
+    return organize_draft_results(*found, size)
+
+for trial in range(30):
+    requests, topk = int(torch.randint(1, 4, ())), [1, 2, 3][trial % 3]
+    size = STEPS + 1 if topk == 1 else int(torch.randint(3, 9 if topk == 2 else 11, ()))
+    length = torch.randint(1, 9, (requests,))
+    parents, selected, drafted = grown_tree(requests, topk, size)
+    for mode in (ours.FULL_MASK, ours.QLEN_ONLY):
+        cells = requests * size * size + (int(length.sum()) * size if mode == ours.FULL_MASK else 0)
+
+        def outputs():
+            return (torch.ones(cells, dtype=torch.bool), torch.zeros(requests * size, dtype=torch.long),
+                    *(torch.full((requests, size), -1) for _ in range(3)))
+
+        mine, theirs = outputs(), outputs()
+        ours.build_tree_kernel_efficient_cpu(parents, selected, length, *mine, topk, STEPS, size, mode)
+        spec_tree.sgl_build_tree_kernel_triton(parents, selected, length, *theirs, topk, STEPS, size, mode)
+        assert all(map(torch.equal, mine, theirs)), (topk, mode)
+
+    _, _, rows, first_child, sibling = mine
+    candidates = torch.cat([torch.randint(0, VOCAB, (requests, 1)), drafted], 1)
+    chosen = torch.randint(0, VOCAB, (requests, size))
+    for request in range(requests):  # mostly, the target says what some child of a node does
+        for node in range(size):
+            child = int(first_child[request, node])
+            if child != -1 and torch.rand(()) < 0.8:
+                if torch.rand(()) < 0.5 and sibling[request, child] != -1:
+                    child = int(sibling[request, child])
+                chosen[request, node] = candidates[request, child]
+
+    def outputs():
+        return (torch.zeros(requests * size, dtype=torch.int32),
+                torch.full((requests, STEPS + 1), -1, dtype=torch.int32),
+                torch.zeros(requests, dtype=torch.int32))
+
+    mine, theirs = outputs(), outputs()
+    ours.verify_tree_greedy_cpu(*mine, candidates, rows, first_child, sibling, chosen)
+    spec_tree.verify_tree_greedy_triton(*theirs, candidates, rows, first_child, sibling, chosen)
+    assert all(map(torch.equal, mine, theirs)), topk
+    deep += int((mine[2] > 1).sum())
+    accepted = mine[1]
+
+    tokens = torch.randint(0, 99, (requests * size,), dtype=torch.int32)
+    counts = torch.randint(1, size + 1, (requests,), dtype=torch.int32)
+    mine, theirs = (torch.zeros(requests, dtype=torch.int32) for _ in range(2))
+    ours.fill_bonus_tokens_cpu(tokens, counts, mine, size)
+    eagle.fill_bonus_tokens[(requests,)](tokens, counts, theirs, size)
+    assert torch.equal(mine, theirs)
+
+    accepted, slots = accepted.flatten(), torch.randint(0, 999, (requests * size,))
+    mine, theirs = (torch.zeros(len(accepted), dtype=torch.long) for _ in range(2))
+    ours.fill_accept_out_cache_loc_cpu(accepted, slots, mine)
+    eagle.fill_accept_out_cache_loc[(len(accepted),)](accepted, slots, theirs, 16)
+    assert torch.equal(mine, theirs)
+
+    table = torch.randint(0, 999, (6, WIDTH), dtype=torch.int32)
+    pool_rows, end = torch.randperm(6)[:requests], length + torch.randint(1, 5, (requests,))
+    mine, theirs = (torch.zeros(int((end - length).sum()), dtype=torch.long) for _ in range(2))
+    ours.assign_extend_cache_locs_cpu(pool_rows, table, length, end, mine, WIDTH)
+    cache_locs.assign_extend_cache_locs[(requests,)](pool_rows, table, length, end, theirs, WIDTH, 4)
+    assert torch.equal(mine, theirs)
+assert deep > 10, "too few trees were accepted beyond their first token to say anything"
+print("alike")
+"""
+
+TREE_ATTENTION = """
+import os
+os.environ.update(TRITON_INTERPRET="1", SGLANG_USE_CPU_ENGINE="1", TORCHDYNAMO_DISABLE="1")
+import torch
+from contracts.probes.kernels import sgl_kernel, torchvision_ops
+torchvision_ops.install()
+sgl_kernel.install()
+from contracts.probes.kernels import reference
+from sglang.kernels.ops.attention.extend_attention import extend_attention_fwd
+torch.manual_seed(0)
+for trial in range(6):
+    heads, kv_heads, dim, size = 4, [4, 2][trial % 2], 16, [4, 7, 5][trial % 3]
+    requests = int(torch.randint(1, 4, ()))
+    prefix = torch.randint(1, 9, (requests,))
+    new = torch.full((requests,), size)
+    length = prefix + new
+    slots = torch.randperm(100)
+    table = torch.zeros(5, 40, dtype=torch.int32)
+    rows = torch.randperm(5)[:requests]
+    for row, total in zip(rows.tolist(), length.tolist()):
+        table[row, :total], slots = slots[:total], slots[total:]
+    k_cache, v_cache = torch.randn(100, kv_heads, dim), torch.randn(100, kv_heads, dim)
+    tokens = requests * size
+    q, k, v = torch.randn(tokens, heads, dim), torch.randn(tokens, kv_heads, dim), torch.randn(tokens, kv_heads, dim)
+    tree = torch.rand(requests, size, size) < 0.5
+    tree |= torch.eye(size, dtype=torch.bool)
+    tree &= torch.ones(size, size, dtype=torch.bool).tril()
+    start = torch.arange(requests) * size
+    ours = torch.zeros_like(q)
+    reference.extend_attention_cpu(
+        q, k, v, ours, k_cache, v_cache, 1.0, 1.0, table, rows, length, new, start, size, 0.3, 0.0, False, 0,
+        None, None, tree.flatten(), True)
+    masks = [torch.cat([torch.ones(size, p, dtype=torch.bool), tree[r]], 1).flatten()
+             for r, p in enumerate(prefix.tolist())]
+    kv = torch.cat([table[row, :p] for row, p in zip(rows.tolist(), prefix.tolist())]).long()
+    begins = lambda sizes: torch.cat([torch.zeros(1, dtype=torch.long), torch.as_tensor(sizes).cumsum(0)])
+    theirs = torch.zeros_like(q)
+    extend_attention_fwd(
+        q, k, v, theirs, k_cache, v_cache, begins(new), begins(prefix), kv, torch.cat(masks), True,
+        begins([len(mask) for mask in masks]), size, 1.0, 1.0, sm_scale=0.3)
+    assert torch.allclose(ours, theirs, atol=2e-6), (ours - theirs).abs().max()
+print("alike")
+"""
+
+
+REFERENCES = {
+    "attention": ATTENTION,
+    "bookkeeping": BOOKKEEPING,
+    "verification": VERIFICATION,
+    "tree_attention": TREE_ATTENTION,
+}
+
+
+@pytest.mark.parametrize("code", REFERENCES.values(), ids=REFERENCES)
 def test_kernels_do_as_independent_references(code: str, tmp_path: Path, sglang: Side) -> None:
     assert run(code, tmp_path).splitlines()[-1] == "alike"
 

@@ -7,12 +7,17 @@ from typing import Any
 
 import pytest
 
+from contracts.acceptance import Acceptance
 from contracts.facts import DraftFacts, Refusal
 from contracts.handoff import Handoff
 from contracts.refusals import Refusal as ExportRefusal
 from contracts.replay import Replay
+from contracts.settings import SETTINGS
 from contracts.snapshots import SurfaceSnapshot
+from contracts.speculation import EngineRun, Round
 from contracts.verdict import Broken, Cause
+from tests.acceptances import ACCEPTANCE, ALONE, METRICS, PARTS, RUN, a_round, first, last_token
+from tests.acceptances import taps as run_taps
 from tests.facts import HANDOFF, RENAMES, SERVED, SHAPES, TRAINED, with_facet
 from tests.replays import PROMPT, REPLAY, library, served, taps
 from tests.runner import Refusing, all_contracts, broken
@@ -27,9 +32,10 @@ class Liar:
     snapshot: Any = None
     workbench: Any = None
     replay: Replay = REPLAY
+    acceptance: Acceptance = ACCEPTANCE
 
     def broken(self) -> dict[str, Broken]:
-        return broken(self.handoff, self.raw, self.snapshot, self.workbench, self.replay)
+        return broken(self.handoff, self.raw, self.snapshot, self.workbench, self.replay, self.acceptance)
 
 
 def serving(facet: str, **changes: Any) -> Handoff:
@@ -61,6 +67,11 @@ def shapes(**changes: tuple[int, ...]) -> Handoff:
     )
 
 
+def engine(**changes: Any) -> Acceptance:
+    """An engine that did something else than it should."""
+    return replace(ACCEPTANCE, **changes)
+
+
 def swapped() -> tuple[int, ...]:
     ids = list(range(10, 202))
     ids[3], ids[4] = ids[4], ids[3]
@@ -88,7 +99,71 @@ RESOLVE = Refusal(stage="resolve", error="ValueError", message="Unrecognized mod
 CHAIN = Refusal(stage="replay", error="RuntimeError", message="shapes do not fit")
 FORWARD = Refusal(stage="forward", error="RuntimeError", message="shapes do not fit")
 
+SERVE = Refusal(stage="engine", error="IndexError", message="index out of range in self")
+
+
+def second_is_rejected(item: Round) -> bool:
+    return item.accepted == 1
+
+
+def other_draft_after_the_rejected() -> EngineRun:
+    """A draft whose third token, which nothing depends on any more, is another one."""
+    rejected = next(item for item in RUN.generations[0].rounds if second_is_rejected(item))
+    return a_round(RUN, second_is_rejected, drafted=(*rejected.drafted[:2], 0))
+
+
 LIARS = (
+    Liar("acceptance.prompts_are_served", Cause.DRAFT_REFUSED, workbench=Refusing(engine=(SERVE,))),
+    Liar(
+        "acceptance.target_alone_generates_as_by_transformers",
+        Cause.TARGET_DIFFERS,
+        acceptance=engine(run=last_token(RUN), alone=last_token(ALONE)),
+    ),
+    Liar(
+        "acceptance.speculation_changes_no_token",
+        Cause.OUTPUT_CHANGED,
+        acceptance=engine(run=last_token(RUN)),
+    ),
+    Liar(
+        "acceptance.states_that_reach_the_draft_are_those_trained_on",
+        Cause.TAPS_LATE,
+        acceptance=engine(taps=run_taps(2, 3)),
+    ),
+    Liar(
+        "acceptance.embedding_is_the_trained_one",
+        Cause.EMBEDDING_REPLACED,
+        acceptance=engine(served={**PARTS, "embedding": PARTS["embedding"][::-1]}),
+    ),
+    Liar(
+        "acceptance.head_is_the_trained_one",
+        Cause.HEAD_REPLACED,
+        acceptance=engine(served={**PARTS, "head": PARTS["head"][:-1]}),
+    ),
+    Liar(
+        "acceptance.draft_tokens_are_those_of_training",
+        Cause.DRAFTS_DIFFER,
+        acceptance=engine(run=other_draft_after_the_rejected()),
+    ),
+    Liar(
+        "acceptance.verification_accepts_what_the_target_would_say",
+        Cause.VERIFICATION_DIFFERS,
+        acceptance=engine(setting=SETTINGS[1], run=a_round(RUN, second_is_rejected, accepted=0)),
+    ),
+    Liar(
+        "acceptance.accept_length_is_as_replayed",
+        Cause.ACCEPT_LENGTH,
+        acceptance=engine(run=first(RUN, accepted=RUN.generations[0].accepted + 1)),
+    ),
+    Liar(
+        "acceptance.accept_length_is_what_training_promised",
+        Cause.ACCEPT_LENGTH,
+        acceptance=engine(metrics={**METRICS, "full_acc_2_epoch": 3.0}),
+    ),
+    Liar(
+        "config.algorithm_is_the_trained_one",
+        Cause.ALGORITHM_DIFFERS,
+        replace(HANDOFF, serving=replace(SERVED, algorithm="eagle")),
+    ),
     Liar("attention.biases_are_applied", Cause.BIAS_DROPPED, training("attention", biased=True)),
     Liar("attention.heads_are_equal", Cause.HEADS_DIFFER, serving("attention", head_dim=32)),
     Liar(

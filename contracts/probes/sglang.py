@@ -296,9 +296,10 @@ class Session:
         return any(parameter is candidate for candidate in self.target.parameters())
 
     def _is_full(self, name: str, parameter: torch.Tensor) -> bool:
-        """Whether the written parts cover the parameter (each part counted once)."""
+        """Whether the written parts cover the parameter (each part counted once, padding left out)."""
         parts = {(write.offset, write.size) for write in self.loading.flow.writes.get(name, ())}
-        return sum(size for _, size in parts) >= parameter.numel()
+        rows = meta.used_rows(self.draft.get_submodule(name.rpartition(".")[0]), parameter)
+        return sum(size for _, size in parts) >= rows * parameter[0].numel()
 
     def _tensor_shapes(self) -> TensorShapes:
         shapes, dtypes, places = {}, {}, {}

@@ -128,7 +128,8 @@ class _Watch:
             f"states/{number}": torch.cat(self._states[name]).float() for number, name in enumerate(names)
         }
         found["embedding"] = self._draft.model.embed_tokens.weight.detach().float().clone()
-        found["head"] = self._draft.lm_head.weight.detach().float().clone()
+        head = self._draft.lm_head
+        found["head"] = head.weight[: meta.used_rows(head, head.weight)].detach().float().clone()
         return found
 
 

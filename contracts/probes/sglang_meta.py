@@ -139,6 +139,11 @@ def forward(model: Any, *, state: torch.Tensor | None = None, mute: bool = False
         return model.forward(batch.input_ids, batch.positions, batch), flow
 
 
+def used_rows(module: Any, parameter: torch.Tensor) -> int:
+    """Rows of a module's parameter that are used: the library pads vocabularies to a multiple of 64."""
+    return min(getattr(module, "org_vocab_size", len(parameter)), len(parameter))
+
+
 def hidden_state_index(origins: Names) -> int:
     """How many decoder layers stand behind a hidden state: transformers' `hidden_states` index."""
     layers = {int(match[1]) for name in origins if (match := _LAYER.search(name))}

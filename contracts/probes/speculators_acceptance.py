@@ -32,7 +32,9 @@ STEPS, WIDTH = 3, 2
 def save_expected(
     draft: Any, target: Path, prompts: Sequence[Sequence[int]], tokens: int, file: Path
 ) -> None:
-    """Write what is expected for each prompt of P tokens, T = P + `tokens` with its continuation.
+    """Write what is expected for each prompt of P tokens that is continued by `tokens`.
+
+    A last round may accept STEPS tokens more than were asked for, so T = P + `tokens` + STEPS.
 
     `text/i` [T]: prompt and greedy continuation. `states/i`, `normed_states/i` and `bare_states/i`
     [layers + 1, T, hidden]: the target's hidden states in the forms of `TargetStates`. `ids`: trained on.
@@ -46,12 +48,12 @@ def save_expected(
     found = {"ids": torch.tensor(tuple(draft.target_layer_ids))}
     found |= {"embedding": draft.embed_tokens.weight.detach(), "head": draft.lm_head.weight.detach()}
     for number, prompt in enumerate(prompts):
-        text = continuation(target, prompt, tokens)
+        text = continuation(target, prompt, tokens + STEPS)
         target_states = transformers_target.observe(target, text)
         given = torch.cat([target_states.states[index] for index in draft.target_layer_ids], -1)
         asked = [
             propose(draft, Inputs(tokens=text[1:committed], states=given[: committed - 1]), how)
-            for committed in range(len(prompt) + 1, len(text))
+            for committed in range(len(prompt) + 1, len(prompt) + tokens)
         ]
         found[f"text/{number}"] = text
         found[f"states/{number}"] = target_states.states
