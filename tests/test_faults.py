@@ -140,7 +140,7 @@ def served(
             root / "drafts" / fault.name,
         )
         mutate(source, folder, fault.apply)
-        target = real_workbench.target_folder(good.recipe.target)
+        target = real_workbench.group(fault.recipe).target_folder(good.recipe.target)
         cases.append({"case": fault.name, "folder": str(folder), "target": str(target), "server_args": []})
     run = sglang.run(cases, root / "cache", inputs=[root / "drafts"])
     handoffs = {}

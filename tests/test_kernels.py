@@ -307,7 +307,8 @@ for trial in range(6):
         table[row, :total], slots = slots[:total], slots[total:]
     k_cache, v_cache = torch.randn(100, kv_heads, dim), torch.randn(100, kv_heads, dim)
     tokens = requests * size
-    q, k, v = torch.randn(tokens, heads, dim), torch.randn(tokens, kv_heads, dim), torch.randn(tokens, kv_heads, dim)
+    q = torch.randn(tokens, heads, dim)
+    k, v = torch.randn(tokens, kv_heads, dim), torch.randn(tokens, kv_heads, dim)
     tree = torch.rand(requests, size, size) < 0.5
     tree |= torch.eye(size, dtype=torch.bool)
     tree &= torch.ones(size, size, dtype=torch.bool).tril()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contracts import checkpoint, export
+from contracts.dialect import Dialect
 from contracts.recipes import RECIPES, by_name
 from contracts.served_target import ServedTarget
 from contracts.verdict import Cause
@@ -63,7 +64,7 @@ def test_export_for_a_target_fits_what_the_engine_derives_of_it(
         config = json.loads((target / "config.json").read_text()) | changes
         (target / "config.json").write_text(json.dumps(config))
         source = checkpoint.read(real_workbench.group("plain").draft_folder("plain"))
-        planned = export.plan(source, real_workbench.dialect, ServedTarget.read(target))
+        planned = export.plan(source, Dialect.for_release(sglang.version), ServedTarget.read(target))
         export.write(planned, draft)
         case = real_workbench.group("plain").forward_case("plain") | {"case": name, "dtype": "auto"}
         cases.append(case | {"folder": str(draft), "target": str(target)})

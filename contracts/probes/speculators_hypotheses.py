@@ -167,7 +167,8 @@ def _running(trained: Setting) -> Iterator[tuple[str, Setting]]:
     yield "feedback-one-step-late", trained.with_how(feed_latest=False)
     yield "positions-one-late", trained.with_how(first_jump=1)
     yield "positions-standing", trained.with_how(position_after=lambda position: position)
-    if trained.draft.sliding_window_indices:
+    windowed = bool(trained.draft.sliding_window_indices)
+    if windowed and trained.draft.sliding_window < len(trained.inputs.tokens):  # else nothing can be told
         yield "window-ignored", trained.with_how(windowed=False)
         yield "window-standing", trained.with_how(window_moves=False)
     if trained.draft.d2t is not None:
