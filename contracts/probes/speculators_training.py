@@ -6,7 +6,6 @@ library trains from. Dataset, trainer and checkpointer are the library's.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -40,7 +39,6 @@ def train(recipe: Mapping[str, Any], folder: Path, target: Path) -> None:
     import speculators.train.trainer as trainer
     from speculators.cli import app
 
-    torch.set_num_threads(min(4, os.cpu_count() or 1))
     torch.accelerator.synchronize = lambda *_, **__: None  # there is no accelerator to wait for,
     trainer.get_local_rank = lambda: "cpu"  # and none to train on
     work = folder.with_name(f"{folder.name}.training")
@@ -62,7 +60,6 @@ def train(recipe: Mapping[str, Any], folder: Path, target: Path) -> None:
             shutil.copy(work / "checkpoints" / str(EPOCHS - 1) / name, folder / name)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-        torch.set_num_threads(1)
 
 
 @torch.no_grad()
