@@ -16,6 +16,7 @@ import numpy as np
 from pydantic import TypeAdapter
 from safetensors import safe_open
 
+from contracts import promise
 from contracts.captured import Array, Captured, Form, identify
 from contracts.causes import Cause
 from contracts.replay import TOLERANCES
@@ -211,12 +212,10 @@ class Acceptance:
     def promised(self) -> float | None:
         """The accept length that the trainer's accuracies promise; None without any.
 
-        1 + sum over k of full_acc_k, the trainer's share of places at which draft tokens 0 to k are all
-        right: the mean number of accepted tokens, and one that the target adds. Of STEPS draft tokens.
+        contracts.promise has the formula; chains of STEPS draft tokens count.
         """
-        shares = [self.metrics.get(f"full_acc_{step}_epoch") for step in range(STEPS)]
-        known = [share for share in shares if share is not None]
-        return 1 + sum(known) if len(known) == STEPS else None
+        known = promise.accuracies(self.metrics)[:STEPS]
+        return promise.accept_length(known) if len(known) == STEPS else None
 
     def allowance(self) -> float:
         """How far below a promise the mean of this many rounds may lie: three standard errors."""

@@ -8,7 +8,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner, Result
 
-from contracts.cli import EXIT_BAD_INPUT, app
+from contracts.cli import app
+from contracts.terminal import EXIT_BAD_INPUT
 
 
 def run(*arguments: str | Path) -> Result:

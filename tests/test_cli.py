@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from contracts.cli import EXIT_REFUSED
+from contracts.terminal import EXIT_BROKEN
 from tests.exporting import change_tensors, nothing_left, one_line, run
 from tests.facts import save_draft, save_target
 
@@ -58,7 +58,7 @@ def test_output_elsewhere_than_on_a_terminal_is_plain(draft: Path, tmp_path: Pat
 def test_refusal_says_cause_consequence_and_what_helps(tmp_path: Path) -> None:
     draft = save_draft(tmp_path / "draft", norm_before_residual=True)
     result = run("export", draft, "-o", tmp_path / "out")
-    assert result.exit_code == EXIT_REFUSED
+    assert result.exit_code == EXIT_BROKEN
     for told in ("norm_before_residual: true", "norm-not-served", "consequence", "--no-norm-before-residual"):
         assert told in result.stdout
     assert "nothing was written" in result.stdout
@@ -110,7 +110,7 @@ def test_target_that_the_draft_cannot_be_served_for(
         save_target(tmp_path / "target", max_position_embeddings=4096, **changes),
     )
     result = run("export", draft, "--target", target, "-o", tmp_path / "out")
-    assert result.exit_code == EXIT_REFUSED
+    assert result.exit_code == EXIT_BROKEN
     assert told in result.stdout
     assert nothing_left(tmp_path)
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from contracts import tensor_copy
-from contracts.cli import EXIT_BAD_INPUT, EXIT_INTERRUPTED
+from contracts.terminal import EXIT_BAD_INPUT, EXIT_INTERRUPTED
 from tests.exporting import nothing_left, one_line, run
 from tests.facts import save_draft
 

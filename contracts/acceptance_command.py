@@ -1,0 +1,133 @@
+"""`contracts acceptance`: options in, words and an exit status out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from contracts import promise, prompts
+from contracts.acceptance_report import Measured, Promise
+from contracts.server import Counts, Server, ServerError, connect
+from contracts.terminal import EXIT_BROKEN, EXIT_INTERRUPTED, fail, new_console, text
+
+EXAMPLES = """
+Examples:
+
+contracts acceptance --url http://127.0.0.1:30000
+
+contracts acceptance --url http://127.0.0.1:30000 --expect 2.8
+
+contracts acceptance --url http://127.0.0.1:30000 --training-log checkpoints/7/val_metrics.json
+"""
+
+Url = Annotated[str, typer.Option("--url", metavar="URL", help="Address of an sglang or vLLM server.")]
+Expect = Annotated[
+    float | None, typer.Option("--expect", metavar="LENGTH", help="Accept length that is promised.")
+]
+TrainingLog = Annotated[
+    Path | None,
+    typer.Option(
+        "--training-log",
+        metavar="FILE",
+        help="val_metrics.json of the checkpoint, its folder, or the trainer's log: what training promises.",
+    ),
+]
+PromptFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--prompts",
+        metavar="FILE",
+        help="Prompts of your own, one JSON value a line: a string, token ids, or chat messages.",
+    ),
+]
+Tokens = Annotated[int, typer.Option("--tokens", metavar="N", min=2, help="Tokens to generate per prompt.")]
+Tolerance = Annotated[
+    float,
+    typer.Option(
+        "--tolerance", metavar="PART", min=0, max=1, help="Part of the promise that other prompts may cost."
+    ),
+]
+ApiKey = Annotated[
+    str | None,
+    typer.Option(
+        "--api-key", metavar="KEY", envvar="CONTRACTS_API_KEY", help="Key of the server, if it asks."
+    ),
+]
+Timeout = Annotated[
+    float, typer.Option("--timeout", metavar="SECONDS", min=0.001, help="Time limit for each answer.")
+]
+
+
+def acceptance(
+    url: Url,
+    expect: Expect = None,
+    training_log: TrainingLog = None,
+    prompt_file: PromptFile = None,
+    tokens: Tokens = 128,
+    tolerance: Tolerance = 0.1,
+    api_key: ApiKey = None,
+    timeout: Timeout = 120.0,
+) -> None:
+    """Say whether a running server accepts as many draft tokens as the draft's training promises.
+
+    A few prompts are asked, greedily, and the server's own counts are read: of sglang those of each answer,
+    of vLLM its /metrics (so let nobody else ask it meanwhile). Exit status 0: as promised, or nothing was
+    promised; 1: below; 2: the server or an option cannot be used.
+    """
+    if expect is not None and training_log is not None:
+        fail("--expect and --training-log both say what is promised; give one")
+    if expect is not None and not (math.isfinite(expect) and expect >= 1):
+        fail(f"--expect {expect:g}: an accept length is 1 (nothing accepted) or more")
+    try:
+        asked = prompts.DEFAULT if prompt_file is None else prompts.read(prompt_file)
+        trained = () if training_log is None else promise.read(training_log)
+        server = connect(url, api_key=api_key, timeout=timeout)
+        counts = _measure(server, asked, tokens)
+    except (ServerError, prompts.PromptsError, promise.TrainingLogError) as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        fail("interrupted", EXIT_INTERRUPTED)
+    promised = None
+    if trained:
+        promised = Promise.of_training(trained, server.served, tolerance)
+    elif expect is not None:
+        promised = Promise(length=expect, tolerance=tolerance)
+    measured = Measured(url=url, served=server.served, counts=counts, prompts=len(asked), promise=promised)
+    _tell(new_console(), measured)
+    if measured.kept is False:
+        raise typer.Exit(EXIT_BROKEN)
+
+
+def _measure(server: Server, asked: tuple[prompts.Prompt, ...], tokens: int) -> Counts:
+    with _progress(len(asked)) as answered:
+        return server.measure(asked, tokens, answered)
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[], None]]:
+    """A bar on the terminal, and nothing elsewhere."""
+    console = new_console(stderr=True)
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("prompts answered", total=total)
+        yield lambda: bar.advance(task)
+
+
+def _tell(console: Console, measured: Measured) -> None:
+    colour, word = {True: ("green", "as promised"), False: ("red", "below"), None: ("yellow", "measured")}[
+        measured.kept
+    ]
+    console.print(f"[{colour}]{word}[/{colour}]  {measured.headline()}")
+    for label, words in measured.facts():
+        console.print(f"  {label:<12}  {text(words)}")
+    if measured.kept is False:
+        console.print("\nwhat to check next")
+        for number, check in enumerate(measured.next_checks(), 1):
+            console.print(f"  {number}. {text(check)}")

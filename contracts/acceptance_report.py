@@ -1,0 +1,162 @@
+"""What the accept length of a server says: the verdict, the figures behind it, and what to look at next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from contracts import promise
+from contracts.server import Counts, Served
+
+ERRORS = 3
+"""Standard errors that a mean may lie below its promise."""
+REJECTED = 0.1
+"""Share of first draft tokens accepted below which all of them count as rejected."""
+HALF_RIGHT = 0.85
+"""Part of its promise below which an accuracy counts as low; it is never exactly that of other prompts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promise:
+    """What a server's accept length is held against."""
+
+    length: float
+    """Accept length that training promises."""
+    accuracies: tuple[float, ...] = ()
+    """full_acc_0, full_acc_1, ... behind it; empty if only the length is known."""
+    tolerance: float = 0.1
+    """Part of the promise that prompts other than those of training may cost."""
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of_training(cls, accuracies: tuple[float, ...], served: Served, tolerance: float) -> Promise:
+        """What the accuracies of training promise to chains as long as the server's."""
+        steps = served.steps or len(accuracies)
+        notes: list[str] = []
+        if steps > len(accuracies):
+            notes.append(
+                f"training measured {len(accuracies)} draft tokens and the server drafts {steps}: "
+                f"the promise counts the first {len(accuracies)}"
+            )
+        known = accuracies[:steps]
+        return cls(
+            length=promise.accept_length(known), accuracies=known, tolerance=tolerance, notes=tuple(notes)
+        )
+
+    def due(self, counts: Counts) -> float:
+        """The least accept length that keeps it: less its tolerance, or less what chance explains."""
+        return self.length - max(self.tolerance * self.length, ERRORS * counts.standard_error)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """One measurement of a server, ready to be told."""
+
+    url: str
+    served: Served
+    counts: Counts
+    prompts: int
+    promise: Promise | None = field(default=None)
+
+    @property
+    def kept(self) -> bool | None:
+        """Whether the promise is kept; None without one."""
+        if self.promise is None:
+            return None
+        return self.counts.accept_length >= self.promise.due(self.counts)
+
+    def headline(self) -> str:
+        """The verdict in one line."""
+        seen = f"accept length {self.counts.accept_length:.2f}"
+        if self.promise is None:
+            return f"{seen}; give --expect or --training-log to have it judged"
+        due = self.promise.due(self.counts)
+        return f"{seen}, promised {self.promise.length:.2f}, at least {due:.2f} due"
+
+    def facts(self) -> list[tuple[str, str]]:
+        """What was measured, where and how: label and words."""
+        served, counts = self.served, self.counts
+        kind = [
+            served.algorithm,
+            f"{served.steps} steps" if served.steps else None,
+            f"topk {served.topk}" if served.topk else None,
+            f"{served.draft_tokens} draft tokens" if served.draft_tokens else None,
+        ]
+        told = [("server", ", ".join([f"{served.engine} at {self.url}", *filter(None, kind)]))]
+        told.append(("target", served.target))
+        if served.draft:
+            told.append(("draft", served.draft))
+        own = "by the server's own counts"
+        told.append(("measured", f"{self.prompts} prompts, {counts.rounds} rounds, {own}"))
+        if counts.shares:
+            shares = [*counts.shares, *[0.0] * ((served.steps or 0) - len(counts.shares))]
+            told.append(("draft token", _row(f"{k}" for k in range(1, len(shares) + 1))))
+            told.append(("accepted", _row(f"{share:.3f}" for share in shares)))
+        if self.promise is not None:
+            if self.promise.accuracies:
+                told.append(("trained", _row(f"{share:.3f}" for share in self.promise.accuracies)))
+            told += [("note", note) for note in self.promise.notes]
+        return told
+
+    def next_checks(self) -> list[str]:
+        """What to look at, the likeliest first."""
+        found = []
+        algorithm = (self.served.algorithm or "EAGLE3").upper()
+        if algorithm != "EAGLE3":
+            found.append(
+                f"The server speculates by {algorithm}. A draft trained as EAGLE-3 needs "
+                f"--speculative-algorithm "
+                "EAGLE3: with another it starts, answers and rejects."
+            )
+        if any(threshold < 1 for threshold in self.served.accept_thresholds):
+            found.append(
+                "The server accepts tokens that its target would not choose: compare without "
+                "--speculative-accept-threshold-single and -acc."
+            )
+        found += _by_shape(self.counts.shares, self.promise.accuracies if self.promise else ())
+        found.append(
+            "Ask the suite about the two releases: pytest --pyargs contracts -m contracts. It names, "
+            "on a CPU, what they do not agree on."
+        )
+        return found
+
+
+def _row(cells: Iterable[str]) -> str:
+    return "  ".join(f"{cell:>5}" for cell in cells)
+
+
+def _by_shape(shares: Sequence[float], trained: Sequence[float]) -> list[str]:
+    """What the share of accepted draft tokens, place by place, speaks for."""
+    if not shares:
+        return []
+    first_due = trained[0] if trained else 0.5
+    if shares[0] <= REJECTED:
+        return [
+            "Even the first draft token is rejected nearly always: weights under a name that the server "
+            "drops (its log: 'not found in'), d2t in the other encoding, or capture that is off. Write the "
+            "draft anew: contracts export CKPT --target TARGET -o OUT."
+        ]
+    if shares[0] < HALF_RIGHT * first_due:
+        return [
+            "The first draft token is right too seldom, so it is fed otherwise than trained: aux layers, the "
+            "order of fc's chunks, norms before fc, the norm of the residual "
+            "(speculators train --no-norm-before-residual).",
+            "Are these prompts like the training data? Measure with some of it: --prompts FILE.",
+        ]
+    later = _conditional(shares)[1:]
+    later_due = _conditional(trained)[1:] or [first_due] * len(later)
+    if any(share < HALF_RIGHT * due for share, due in zip(later, later_due, strict=False)):
+        return [
+            "The first draft token is as right as trained and the later ones are not: what is fed back "
+            "(norm_output), positions, RoPE, the attention window."
+        ]
+    return [
+        "Every draft token is a little too seldom right: prompts unlike the training data, a quantised "
+        "target, another dtype or chat template than in training. Measure with training data: --prompts FILE."
+    ]
+
+
+def _conditional(shares: Sequence[float]) -> list[float]:
+    """Share of the k-th token among rounds in which all before it were accepted."""
+    pairs = zip(shares, [1.0, *shares], strict=False)
+    return [share / before if before else 0.0 for share, before in pairs]

@@ -1,0 +1,29 @@
+"""What every command shares: exit statuses, words on a terminal, the end with an error."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+EXIT_BROKEN = 1
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+
+
+def new_console(*, stderr: bool = False) -> Console:
+    """A console that colours on a terminal only, and never breaks a line."""
+    return Console(stderr=stderr, highlight=False, soft_wrap=True)
+
+
+def text(words: str) -> str:
+    """Text of anybody's as it may stand on a terminal: no markup, no control characters."""
+    return escape("".join(char if char.isprintable() else repr(char)[1:-1] for char in words))
+
+
+def fail(message: str, status: int = EXIT_BAD_INPUT) -> NoReturn:
+    """End the command with one line."""
+    new_console(stderr=True).print(f"[red]error[/red]: {text(message)}")
+    raise typer.Exit(status)
