@@ -88,8 +88,8 @@ def acceptance(
     try:
         asked = prompts.DEFAULT if prompt_file is None else prompts.read(prompt_file)
         trained = () if training_log is None else promise.read(training_log)
-        server = connect(url, api_key=api_key, timeout=timeout)
-        counts = _measure(server, asked, tokens)
+        with connect(url, api_key=api_key, timeout=timeout) as server:
+            counts = _measure(server, asked, tokens)
     except (ServerError, prompts.PromptsError, promise.TrainingLogError) as error:
         fail(str(error))
     except KeyboardInterrupt:

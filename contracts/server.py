@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -104,14 +105,20 @@ class Server(Protocol):
         """
 
 
-def connect(url: str, *, api_key: str | None = None, timeout: float = 120.0) -> Server:
-    """Find out what serves at `url`; `timeout` in seconds, for each answer.
+@contextmanager
+def connect(url: str, *, api_key: str | None = None, timeout: float = 120.0) -> Iterator[Server]:
+    """Find out what serves at `url`, and talk to it; `timeout` in seconds, for each answer.
 
     Raises:
         ServerError: nothing does, it is neither sglang nor vLLM, or it runs without speculation.
 
     """
     talk = _Talk(url, api_key, timeout)
+    with closing(talk):
+        yield _identify(talk)
+
+
+def _identify(talk: _Talk) -> Server:
     for path in ("/server_info", "/get_server_info"):  # the second until sglang 0.5.4
         info = talk.json_or_none(path)
         if isinstance(info, dict) and "speculative_algorithm" in info:
@@ -293,13 +300,17 @@ class _Talk:
         self.url = url.rstrip("/")
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         try:
-            self._client = httpx.Client(base_url=self.url, headers=headers, timeout=timeout)
             if httpx.URL(self.url).scheme not in ("http", "https"):
                 raise httpx.UnsupportedProtocol("no http address")
+            self._client = httpx.Client(base_url=self.url, headers=headers, timeout=timeout)
         except (httpx.InvalidURL, httpx.UnsupportedProtocol, ValueError):
             raise ServerError(
                 f"--url {url!r}: write http://HOST:PORT, as in http://127.0.0.1:30000"
             ) from None
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._client.close()
 
     def _send(self, path: str, question: Any, where: str) -> httpx.Response:
         """The answer, whatever it is.
