@@ -143,13 +143,30 @@ class Replay:
         }
         if not errors:
             return Cause.NUMBERS_DIFFER, "no hypothesis gives numbers of this shape"
-        vanishing = [name for name, error in errors.items() if error <= tolerance]
+        vanishing = [
+            name
+            for name, error in errors.items()
+            if error <= tolerance and self._fits_before(name, field, rows, numbers, tolerance)
+        ]
         if vanishing:
             best = min(vanishing, key=lambda name: (self._total(name, numbers), errors[name]))
             return cause_of(best), f"supposing {best}, the error is {errors[best]:.2g}"
         nearest = min(errors, key=errors.__getitem__)
         told = f"{nearest} ({cause_of(nearest).explanation}) leaves {errors[nearest]:.2g}"
         return Cause.NUMBERS_DIFFER, f"nearest of {len(errors)} hypotheses: {told}"
+
+    def _fits_before(
+        self, hypothesis: str, field: str, rows: slice, numbers: Numbers, tolerance: float
+    ) -> bool:
+        """Whether a hypothesis also gives what was computed before these rows; if not, it fits by chance."""
+        prefill = (("fused", slice(None)), ("recurrent", slice(self.prompt)), ("logits", slice(1)))
+        before = prefill if rows.start else prefill[: COMPUTED.index(field)]
+        supposed = self.hypotheses[hypothesis]
+        return all(
+            row_errors(supposed[name][part], numbers[name][part]).max() <= tolerance
+            for name, part in before
+            if name in numbers and supposed[name][part].shape == numbers[name][part].shape
+        )
 
     def _total(self, hypothesis: str, numbers: Numbers) -> float:
         """Largest error over everything that was computed, supposing a hypothesis."""

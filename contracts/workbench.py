@@ -12,6 +12,7 @@ from contracts.facts import CASE_TIMEOUT, DraftFacts, Refusal, SideName
 from contracts.group import Group, Options
 from contracts.handoff import Handoff, Kind, NotRun, ProbeFailed, describe, observed
 from contracts.probes import language
+from contracts.promise import METRICS
 from contracts.recipes import RECIPES, Recipe
 from contracts.replay import Replay
 from contracts.settings import TOKENS, Setting
@@ -35,6 +36,8 @@ class Workbench:
         progress: Callable[[str], Progress] | None = None,
         recipes: tuple[Recipe, ...] = RECIPES,
     ) -> None:
+        self.cache = cache
+        """Where drafts and probe reports are kept."""
         self._pythons = pythons
         self._recipes = {recipe.name: recipe for recipe in recipes}
         self._sides: dict[SideName, Side | SideUnavailable] = {}
@@ -186,7 +189,7 @@ class Workbench:
             expected=group.expected(recipe),
             run=runs / f"engine/{recipe}/{setting.name}.json",
             alone=runs / f"{group.alone(recipe)}.json",
-            metrics=group.draft_folder(recipe) / "val_metrics.json",
+            metrics=group.draft_folder(recipe) / METRICS,
             setting=setting,
         )
 

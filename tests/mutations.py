@@ -53,6 +53,49 @@ def other_rope(tensors: Tensors, config: Config) -> None:
     config["rope_theta"] = config["rope_parameters"]["rope_theta"] = 10_000.0
 
 
+def rename(old: str, new: str) -> Mutation:
+    """Every tensor whose name begins with `old`, under another name."""
+
+    def apply(tensors: Tensors, config: Config) -> None:
+        for name in [name for name in tensors if name.startswith(old)]:
+            tensors[new + name.removeprefix(old)] = tensors.pop(name)
+
+    return apply
+
+
+def swap(one: str, other: str) -> Mutation:
+    """Two tensors of the same shape under each other's name."""
+
+    def apply(tensors: Tensors, config: Config) -> None:
+        tensors[one], tensors[other] = tensors[other], tensors[one]
+
+    return apply
+
+
+def swap_halves(tensors: Tensors, config: Config) -> None:
+    for part in ("q", "k", "v"):
+        name = f"midlayer.self_attn.{part}_proj.weight"
+        tensors[name] = tensors[name].roll(config["hidden_size"], 1)
+
+
+def permute_fc(tensors: Tensors, config: Config) -> None:
+    first, second, third = tensors["fc.weight"].chunk(3, 1)
+    tensors["fc.weight"] = torch.cat([third, first, second], 1)
+
+
+def norm_before_fc(tensors: Tensors, config: Config, *, value: bool) -> None:
+    config["norm_before_fc"] = config["eagle_config"]["norm_before_fc"] = value
+
+
+def linear_rope(tensors: Tensors, config: Config) -> None:
+    config["rope_parameters"] = {"rope_type": "linear", "rope_theta": 50_000.0, "factor": 4.0}
+    config["rope_scaling"] = {"rope_type": "linear", "factor": 4.0}
+
+
+def nothing(tensors: Tensors, config: Config) -> None:
+    """No fault at all."""
+
+
 def mutate(source: Path, folder: Path, fault: Mutation) -> None:
     """Copy the draft in `source` to `folder`, changed."""
     folder.mkdir(parents=True)

@@ -42,7 +42,23 @@ def numbers(*, first_position: int = 1) -> Numbers:
 STATES = _array(LAYERS + 1, PROMPT, HIDDEN)
 GOLDEN = numbers()
 SUPPOSED = numbers()
-"""What the one hypothesis of this replay would give."""
+"""What every hypothesis of this replay gives, from the place on at which it starts to matter."""
+
+
+def _from(*, recurrent: int = 0, logits: int = 0, fused: int = PROMPT) -> Numbers:
+    """As golden up to these rows, as supposed after them."""
+    starts = {"fused": fused, "recurrent": recurrent, "logits": logits}
+    changed = {name: np.concatenate([GOLDEN[name][:n], SUPPOSED[name][n:]]) for name, n in starts.items()}
+    return {**SUPPOSED, **changed}
+
+
+HYPOTHESES: dict[str, Numbers] = {
+    "rope-unscaled": numbers(),
+    "fc-norm-missing": SUPPOSED,
+    "window-standing": _from(),
+    "final-norm-missing": _from(recurrent=PROMPT),
+    "positions-standing": _from(recurrent=PROMPT, logits=1),
+}
 
 
 def taps(*states: int) -> Array:
@@ -62,7 +78,7 @@ REPLAY = Replay(
     },
     tokens=np.arange(PROMPT + 1) + 1,
     target_ids=TARGET_IDS,
-    hypotheses={"window-standing": SUPPOSED, "rope-unscaled": numbers()},
+    hypotheses=HYPOTHESES,
     ids=IDS,
     states=STATES,
     normed_states=_array(LAYERS + 1, PROMPT, HIDDEN),

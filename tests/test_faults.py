@@ -25,8 +25,10 @@ from tests.mutations import (
     drop,
     edit,
     ids,
+    linear_rope,
     mutate,
     other_rope,
+    rename,
 )
 from tests.runner import broken
 
@@ -44,23 +46,13 @@ class Fault:
     recipe: str = "plain"
 
 
-def decoder_under_dropped_prefix(tensors: Tensors, config: Config) -> None:
-    for name in [name for name in tensors if name.startswith("midlayer.")]:
-        tensors[name.replace("midlayer.", "decoder.")] = tensors.pop(name)
-
-
 def all_three(tensors: Tensors, config: Config) -> None:
-    for fault in (decoder_under_dropped_prefix, capture_off, absolute_d2t):
+    for fault in (rename("midlayer.", "decoder."), capture_off, absolute_d2t):
         fault(tensors, config)
 
 
 def narrow_fc(tensors: Tensors, config: Config) -> None:
     tensors["fc.weight"] = tensors["fc.weight"][:, :128].clone()
-
-
-def linear_rope(tensors: Tensors, config: Config) -> None:
-    config["rope_parameters"] = {"rope_type": "linear", "rope_theta": 50_000.0, "factor": 4.0}
-    config["rope_scaling"] = {"rope_type": "linear", "factor": 4.0}
 
 
 NAMES = {
@@ -81,7 +73,7 @@ MAP = {
 PAIRS = {"rope.same_dimensions_rotate_together": Cause.ROPE_PAIRS}
 
 FAULTS = (
-    Fault("decoder_prefix", decoder_under_dropped_prefix, NAMES),
+    Fault("decoder_prefix", rename("midlayer.", "decoder."), NAMES),
     Fault("capture_off", capture_off, CAPTURE),
     Fault("absolute_d2t", absolute_d2t, MAP),
     Fault("all_three", all_three, {**NAMES, **CAPTURE, **MAP}),

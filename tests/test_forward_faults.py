@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-import torch
 
 from contracts.facts import Refusal
 from contracts.replay import Replay
@@ -23,7 +22,12 @@ from tests.mutations import (
     edit,
     ids,
     mutate,
+    norm_before_fc,
+    nothing,
     other_rope,
+    permute_fc,
+    swap,
+    swap_halves,
 )
 from tests.replays import CHAIN, FED_BACK, FUSION, LAYER, REPLAY
 from tests.runner import Refusing, broken
@@ -48,33 +52,9 @@ class Fault:
     with_server_args: bool = True
 
 
-def swap(one: str, other: str) -> Mutation:
-    """Two tensors of the same shape under each other's name."""
-
-    def apply(tensors: Tensors, config: Config) -> None:
-        tensors[one], tensors[other] = tensors[other], tensors[one]
-
-    return apply
-
-
-def swap_halves(tensors: Tensors, config: Config) -> None:
-    for part in ("q", "k", "v"):
-        name = f"midlayer.self_attn.{part}_proj.weight"
-        tensors[name] = tensors[name].roll(config["hidden_size"], 1)
-
-
-def permute_fc(tensors: Tensors, config: Config) -> None:
-    first, second, third = tensors["fc.weight"].chunk(3, 1)
-    tensors["fc.weight"] = torch.cat([third, first, second], 1)
-
-
 def no_scaling(tensors: Tensors, config: Config) -> None:
     config["rope_parameters"] = {"rope_type": "default", "rope_theta": config["rope_theta"]}
     config["rope_scaling"] = None
-
-
-def norm_before_fc(tensors: Tensors, config: Config, *, value: bool) -> None:
-    config["norm_before_fc"] = config["eagle_config"]["norm_before_fc"] = value
 
 
 def only_old_spelling(tensors: Tensors, config: Config) -> None:
@@ -83,10 +63,6 @@ def only_old_spelling(tensors: Tensors, config: Config) -> None:
 
 def only_new_spelling(tensors: Tensors, config: Config) -> None:
     del config["rope_theta"], config["rope_scaling"]
-
-
-def nothing(tensors: Tensors, config: Config) -> None:
-    pass
 
 
 FAULTS = (

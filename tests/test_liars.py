@@ -214,13 +214,15 @@ LIARS = (
         Cause.WINDOW_STANDING,
         replay=library(recurrent=slice(None)),
     ),
-    Liar("forward.fused_state_is_equal", Cause.WINDOW_STANDING, replay=served(fused=slice(None))),
+    Liar("forward.fused_state_is_equal", Cause.FC_NORM_MISSING, replay=served(fused=slice(None))),
     Liar("forward.prefill_state_is_equal", Cause.WINDOW_STANDING, replay=served(recurrent=slice(PROMPT))),
-    Liar("forward.prefill_logits_are_equal", Cause.WINDOW_STANDING, replay=served(logits=slice(1))),
+    Liar("forward.prefill_logits_are_equal", Cause.FINAL_NORM_MISSING, replay=served(logits=slice(1))),
     Liar(
-        "forward.chained_state_is_equal", Cause.WINDOW_STANDING, replay=served(recurrent=slice(PROMPT, None))
+        "forward.chained_state_is_equal",
+        Cause.POSITIONS_STANDING,
+        replay=served(recurrent=slice(PROMPT, None)),
     ),
-    Liar("forward.chained_logits_are_equal", Cause.WINDOW_STANDING, replay=served(logits=slice(1, None))),
+    Liar("forward.chained_logits_are_equal", Cause.POSITIONS_STANDING, replay=served(logits=slice(1, None))),
     Liar("forward.draft_tokens_are_equal", Cause.TOKENS_DIFFER, replay=served(draft_tokens=slice(None))),
     Liar("forward.positions_advance_by_one", Cause.POSITIONS_DIFFER, replay=served(positions=slice(PROMPT))),
     Liar(

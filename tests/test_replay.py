@@ -100,9 +100,7 @@ def test_nearest_explanation_is_told_where_none_fits() -> None:
     halfway = {**GOLDEN, "logits": 0.2 * GOLDEN["logits"] + 0.8 * SUPPOSED["logits"]}
     told = verdict(replace(REPLAY, served=halfway), "logits")
     assert told.cause is Cause.NUMBERS_DIFFER
-    assert (
-        "nearest of 2 hypotheses: window-standing (In chained steps the attention window stays" in told.seen
-    )
+    assert "nearest of 5 hypotheses: fc-norm-missing (The norms on each state before fc" in told.seen
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

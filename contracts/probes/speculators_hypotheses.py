@@ -84,12 +84,8 @@ def _inputs(trained: Setting) -> Iterator[tuple[str, Setting]]:
         if min(shifted) >= 0 and max(shifted) < len(target.states):
             yield name, trained.with_states(torch.cat([target.states[index] for index in shifted], -1))
     chunks = trained.inputs.states.chunk(len(ids), -1)
-    places = range(len(ids))
-    orders = itertools.permutations(places) if len(ids) <= MOST_PERMUTED else [tuple(reversed(places))]
-    for order in orders:
-        if list(order) != sorted(order):
-            name = f"fc-chunks-permuted:{','.join(map(str, order))}"
-            yield name, trained.with_states(torch.cat([chunks[place] for place in order], -1))
+    for name, order in _orders(len(ids)):
+        yield name, trained.with_states(torch.cat([chunks[place] for place in order], -1))
     yield "state-normed", trained.with_states(torch.cat([target.normed[index] for index in ids], -1))
     yield "state-without-residual", trained.with_states(torch.cat([target.bare[index] for index in ids], -1))
     unshifted = replace(trained.inputs, tokens=target.tokens[:-1])
@@ -97,6 +93,15 @@ def _inputs(trained: Setting) -> Iterator[tuple[str, Setting]]:
     if not torch.equal(trained.draft.embed_tokens.weight, target.embedding):
         owned = functools.partial(_set_embedding, embedding=target.embedding)
         yield "embedding-replaced", trained.with_draft(owned)
+
+
+def _orders(chunks: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Names of wrong orders of the chunks that `fc` reads, and the orders."""
+    places = tuple(range(chunks))
+    orders = itertools.permutations(places) if chunks <= MOST_PERMUTED else [places[::-1]]
+    for order in orders:
+        if order != places:
+            yield f"fc-chunks-permuted:{','.join(map(str, order))}", order
 
 
 def _fusion(trained: Setting) -> Iterator[tuple[str, Setting]]:
@@ -113,6 +118,10 @@ def _fusion(trained: Setting) -> Iterator[tuple[str, Setting]]:
     else:
         each = torch.nn.ModuleList(norm(draft.fc.in_features // taps, eps=epsilon) for _ in range(taps))
         yield "fc-norm-added", trained.with_draft(lambda draft: setattr(draft, "fc_norm", each))
+    if draft.input_norm is not None or draft.fc_norm is not None:
+        for name, order in _orders(taps):
+            permuted = functools.partial(_permute_fc, order=order)
+            yield f"{name} after the norm", trained.with_draft(permuted)
 
 
 def _layer(trained: Setting) -> Iterator[tuple[str, Setting]]:
@@ -206,6 +215,11 @@ def _swap_halves(draft: Any) -> None:
     attention = draft.layers[0].self_attn
     for projection in (attention.q_proj, attention.k_proj, attention.v_proj):
         projection.weight.copy_(projection.weight.roll(projection.in_features // 2, -1))
+
+
+def _permute_fc(draft: Any, *, order: tuple[int, ...]) -> None:
+    chunks = draft.fc.weight.chunk(len(order), -1)
+    draft.fc.weight.copy_(torch.cat([chunks[place] for place in order], -1))
 
 
 def _only_first_layer(draft: Any) -> None:
