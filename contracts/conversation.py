@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from contracts.facts import CASE_TIMEOUT, PROTOCOL, CaseResult
+from contracts.facts import CASE_TIMEOUT, PROTOCOL, CaseResult, Device
 from contracts.probes.stream import tail
 
 PROBES = Path(__file__).parent / "probes"
@@ -41,6 +41,7 @@ def run_probe(
     case_timeout: float = CASE_TIMEOUT,
     progress: Progress | None = None,
     startup_timeout: float = STARTUP_TIMEOUT,
+    device: Device = "cpu",
 ) -> tuple[list[CaseResult], tuple[str, ...]]:
     """Run one probe process over all cases; every case gets a result, an error if need be.
 
@@ -53,6 +54,7 @@ def run_probe(
             longer.
         progress: called after each case.
         startup_timeout: seconds until the library is imported.
+        device: what the library is to run on.
 
     Returns:
         One result per case, in order, and what was stood in for.
@@ -72,7 +74,8 @@ def run_probe(
         talk = _Conversation(total=len(cases), asked=asked, before=len(results), progress=progress)
         log = folder / f"probe-{len(results)}.log"
         longest = max(case.get("timeout", case_timeout) for case in waiting)
-        status = _talk(python, library, waiting, log, talk, (case_timeout, longest), startup_timeout)
+        order = {"cases": list(waiting), "timeout": case_timeout, "device": device}
+        status = _talk(python, library, order, log, talk, longest, startup_timeout)
         results |= talk.results
         stand_ins = talk.stand_ins or stand_ins
         if talk.ended:
@@ -92,19 +95,18 @@ def run_probe(
 def _talk(
     python: str,
     library: str,
-    cases: Sequence[Mapping[str, Any]],
+    order: Mapping[str, Any],
     log: Path,
     talk: _Conversation,
-    timeouts: tuple[float, float],
+    longest: float,
     startup_timeout: float,
 ) -> int:
     """Hold one conversation with a new probe process; returns its exit status.
 
-    The timeouts are that of a case without its own, and the longest of any.
+    No case of the order takes longer than `longest`, in seconds.
     """
-    case_timeout, longest = timeouts
     request = log.with_suffix(".json")
-    request.write_text(json.dumps({"cases": list(cases), "timeout": case_timeout}))
+    request.write_text(json.dumps(order))
     receiving, sending = os.pipe()
     command = [python, str(PROBES / "__main__.py"), "run", library, str(request), str(sending)]
     with log.open("wb") as output:
@@ -171,6 +173,8 @@ class _Conversation:
                 self.results[result.case] = result
                 if self.progress:
                     self.progress(self.before + len(self.results), self.total)
+            elif kind == "unable":
+                self.fault = message["reason"]
             elif kind == "end" and self.greeted:
                 self.ended = message["cases"] == len(self.results) == len(self.asked)
                 if not self.ended:

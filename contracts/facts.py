@@ -13,6 +13,8 @@ from typing import Any, Literal
 PROTOCOL = 1
 """Number of the JSON format between a probe and its runner; raised when a field changes meaning."""
 
+Device = Literal["cpu", "cuda"]
+"""What depths forward and engine of the serving side run on."""
 CASE_TIMEOUT = 60.0
 """Seconds that a probe may take for one case, unless the user says otherwise."""
 

@@ -20,7 +20,7 @@ from filelock import FileLock
 from contracts import checkpoint, export, tensor_copy
 from contracts.conversation import Progress
 from contracts.dialect import Dialect
-from contracts.facts import DraftFacts, Refusal, SideName
+from contracts.facts import Device, DraftFacts, Refusal, SideName
 from contracts.handoff import Kind, NotRun, describe, observed
 from contracts.recipes import Recipe, Target
 from contracts.served_target import ServedTarget
@@ -41,6 +41,8 @@ class Options:
     session: str
     case_timeout: float
     progress: Callable[[str], Progress] | None
+    device: Device = "cpu"
+    """What depths forward and engine run on."""
 
 
 class Group:
@@ -75,7 +77,12 @@ class Group:
         return {name: list(run.stand_ins) for name, run in done.items() if run is not None}
 
     def _run(
-        self, name: SideName, about: str, cases: Sequence[Mapping[str, Any]], inputs: Sequence[Path]
+        self,
+        name: SideName,
+        about: str,
+        cases: Sequence[Mapping[str, Any]],
+        inputs: Sequence[Path],
+        device: Device = "cpu",
     ) -> SideRun:
         side, options = self._side(name), self._options
         title = f"{name} side, {side.library} {side.version}{about}"
@@ -86,6 +93,7 @@ class Group:
             session=options.session,
             case_timeout=options.case_timeout,
             progress=options.progress(title) if options.progress else None,
+            device=device,
         )
 
     # ------------------------------------------------------------------ training
@@ -187,18 +195,30 @@ class Group:
     @cached_property
     def served(self) -> SideRun:
         """The serving probe over all drafts, raw and exported, at every depth."""
-        cases: list[dict[str, Any]] = []
+        loading: list[dict[str, Any]] = []
+        running: list[dict[str, Any]] = []
         for name in self.plans:
-            cases += [self._load_case(name, "raw"), self._load_case(name, "exported")]
+            loading += [self._load_case(name, "raw"), self._load_case(name, "exported")]
             if not self.training_refusals(name, "replay"):
-                cases.append(self.forward_case(name))
+                running.append(self.forward_case(name))
         if self._scenario:
             for target in {self._recipes[name].target.name: name for name in self.plans}.values():
-                cases.append(self.engine_case(target, None))
-            cases += [self.engine_case(name, setting) for name in self.plans for setting in SETTINGS]
-        inputs = [self.trained.folder / part for part in ("drafts", "targets", "golden")]
+                running.append(self.engine_case(target, None))
+            running += [self.engine_case(name, setting) for name in self.plans for setting in SETTINGS]
+        inputs = [*(self.trained.folder / part for part in ("drafts", "targets", "golden")), self.exports]
         about = ", running the engine" if self._scenario else ""
-        return self._run("serving", about, cases, [*inputs, self.exports])
+        if self._options.device == "cpu":
+            return self._run("serving", about, [*loading, *running], inputs)
+        # The meta device of depth load needs the CPU's classes, which one process cannot have beside a GPU's.
+        loaded = self._run("serving", ", loading", loading, inputs)
+        ran = self._run(
+            "serving", f"{about} on {self._options.device}", running, inputs, self._options.device
+        )
+        return SideRun(
+            results={**loaded.results, **ran.results},
+            stand_ins=(*(f"{item}, at depth load" for item in loaded.stand_ins), *ran.stand_ins),
+            folder=ran.folder,
+        )
 
     def _load_case(self, recipe: str, kind: Kind) -> dict[str, Any]:
         return {
@@ -213,6 +233,7 @@ class Group:
         return {
             **self._load_case(recipe, "exported"),
             "case": f"forward/{recipe}",
+            "device": self._options.device,
             "dtype": self._recipes[recipe].served_dtype,
             "golden": str(self.golden(recipe)),
             "replay": f"{{folder}}/replays/{recipe}.safetensors",
@@ -224,6 +245,7 @@ class Group:
         case = {
             **self._load_case(recipe, "exported"),
             "case": f"engine/{recipe}/{setting.name}" if setting else self.alone(recipe),
+            "device": self._options.device,
             "dtype": self._recipes[recipe].served_dtype,
             **self._scenario,
         }

@@ -12,13 +12,14 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 from platformdirs import user_cache_path
 
 from contracts import known as known_file
 from contracts.conversation import Progress
+from contracts.facts import Device
 from contracts.handoff import NotRun, ProbeFailed
 from contracts.known import Entry, Known, KnownError
 from contracts.report import environment, explain
@@ -64,6 +65,8 @@ def _check_options(option: Any) -> None:
         raise Unusable("--snapshot-update: recorded surfaces are never updated in CI; update and commit")
     if not 0 < option.case_timeout < math.inf:
         raise Unusable(f"--case-timeout: {option.case_timeout:g} s is no time at all; give a positive number")
+    if option.device not in get_args(Device):
+        raise Unusable(f"CONTRACTS_DEVICE: {option.device!r} is none of {', '.join(get_args(Device))}")
     if option.verdicts is None:
         return
     file = option.verdicts.absolute()
@@ -113,6 +116,7 @@ class Judge:
                 session=session,
                 case_timeout=option.case_timeout,
                 progress=None if worker else _ProgressLine(config).start,
+                device=option.device,
             )
             for side in pythons:
                 with contextlib.suppress(NotRun):  # said by every contract that needs it
@@ -122,6 +126,8 @@ class Judge:
         except (CacheUnavailable, BadInterpreter) as error:
             raise Unusable(str(error)) from None
         given = [f"--{side}-python={python}" for side, python in pythons.items() if python != sys.executable]
+        if option.device != "cpu":
+            given.append(f"--device={option.device}")
         if option.contracts_known:
             given.append(f"--contracts-known={option.contracts_known}")
         return cls(

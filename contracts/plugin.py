@@ -77,6 +77,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="recorded incompatibilities instead of the known.toml that ships",
     )
     group.addoption(
+        "--device",
+        choices=("cpu", "cuda"),
+        default=os.environ.get("CONTRACTS_DEVICE") or "cpu",
+        help="where the serving library runs drafts [CONTRACTS_DEVICE; default: cpu]",
+    )
+    group.addoption(
         "--case-timeout",
         metavar="SECONDS",
         type=float,

@@ -104,6 +104,8 @@ def _side_lines(judge: Judge, name: SideName) -> list[str]:
         lines.append(f"  {package} {version}{off}")
     reported = [getattr(report, "stand_ins", {}) for report in judge.reports]
     stand_ins = dict.fromkeys(item for by_side in reported for item in by_side.get(name, ()))
+    if any(name in by_side for by_side in reported) and not stand_ins:
+        return [*lines, "  kernels: the library's own"]
     return lines + [f"  stand-in: {item}" for item in stand_ins]
 
 
@@ -118,7 +120,8 @@ def write_summary(reporter: Any, judge: Judge) -> None:
     """The summary at the end of a session."""
     verdicts = judge.verdicts()
     reporter.section("contracts", sep="=")
-    reporter.write_line(f"draft-contracts {__version__}, depths: load, forward, engine")
+    device = judge.workbench.device
+    reporter.write_line(f"draft-contracts {__version__}, depths: load, forward, engine (on {device})")
     for side, lines in environment(judge).items():
         reporter.write_line(f"{side:>8}: {lines[0]}")
         for line in lines[1:]:

@@ -24,7 +24,7 @@ from filelock import FileLock
 from pydantic import TypeAdapter, ValidationError
 
 from contracts.conversation import PROBES, RESULT, Progress, run_probe
-from contracts.facts import CASE_TIMEOUT, LIBRARIES, PROTOCOL, CaseResult, SideIdentity, SideName
+from contracts.facts import CASE_TIMEOUT, LIBRARIES, PROTOCOL, CaseResult, Device, SideIdentity, SideName
 from contracts.records import UnsupportedRelease, check_supported
 
 IDENTIFY_TIMEOUT = 60.0
@@ -109,11 +109,12 @@ class Side:
         session: str = "",
         case_timeout: float = CASE_TIMEOUT,
         progress: Progress | None = None,
+        device: Device = "cpu",
     ) -> SideRun:
         """Run the probe on `cases`, or return what an equal run reported before.
 
         In a case, `{folder}` stands for the folder of this run; `inputs` are files or folders whose
-        contents decide about equality.
+        contents decide about equality. The library runs on `device`.
 
         A run in which something failed is kept for `session` only: its other workers share it, the next
         session tries again.
@@ -122,7 +123,7 @@ class Side:
             CacheUnavailable: `cache` cannot be written.
 
         """
-        name = f"{self.library}-{self.version}-{self._key(cases, inputs)[:16]}"
+        name = f"{self.library}-{self.version}-{self._key(cases, inputs, device)[:16]}"
         make_folder(cache)
         with FileLock(cache / f"{name}.lock"):
             complete, own = cache / name, cache / f"{name}.{session or os.getpid()}"
@@ -134,7 +135,9 @@ class Side:
             shutil.rmtree(own, ignore_errors=True)
             own.mkdir()
             order = [_in_folder(case, own) for case in cases]
-            results, stand_ins = run_probe(self.python, self.library, order, own, case_timeout, progress)
+            results, stand_ins = run_probe(
+                self.python, self.library, order, own, case_timeout, progress, device=device
+            )
             _save_run(own, results, stand_ins)
             kept = own
             if not any(result.error for result in results):
@@ -144,11 +147,11 @@ class Side:
                 results={result.case: result for result in results}, stand_ins=stand_ins, folder=kept
             )
 
-    def _key(self, cases: Sequence[Mapping[str, Any]], inputs: Sequence[Path]) -> str:
+    def _key(self, cases: Sequence[Mapping[str, Any]], inputs: Sequence[Path], device: Device) -> str:
         settings = sorted(
             item for item in os.environ.items() if item[0].startswith(("SGLANG_", "HF_", "TORCH"))
         )
-        digest = hashlib.sha256(repr((PROTOCOL, self.identity.fingerprint, settings)).encode())
+        digest = hashlib.sha256(repr((PROTOCOL, self.identity.fingerprint, device, settings)).encode())
         digest.update(json.dumps(list(cases), sort_keys=True, default=dict).encode())
         shared = [PROBES.parent / name for name in ("facts.py", "checkpoint.py", "speculation.py")]
         for path in sorted([*PROBES.rglob("*.py"), *shared]) + [f for root in inputs for f in _files(root)]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from contracts.acceptance import Acceptance
 from contracts.conversation import Progress
-from contracts.facts import CASE_TIMEOUT, DraftFacts, Refusal, SideName
+from contracts.facts import CASE_TIMEOUT, Device, DraftFacts, Refusal, SideName
 from contracts.group import Group, Options
 from contracts.handoff import Handoff, Kind, NotRun, ProbeFailed, describe, observed
 from contracts.probes import language
@@ -34,14 +34,19 @@ class Workbench:
         session: str = "",
         case_timeout: float = CASE_TIMEOUT,
         progress: Callable[[str], Progress] | None = None,
+        device: Device = "cpu",
         recipes: tuple[Recipe, ...] = RECIPES,
     ) -> None:
         self.cache = cache
         """Where drafts and probe reports are kept."""
+        self.device: Device = device
+        """What depths forward and engine run on."""
         self._pythons = pythons
         self._recipes = {recipe.name: recipe for recipe in recipes}
         self._sides: dict[SideName, Side | SideUnavailable] = {}
-        options = Options(cache=cache, session=session, case_timeout=case_timeout, progress=progress)
+        options = Options(
+            cache=cache, session=session, case_timeout=case_timeout, progress=progress, device=device
+        )
         silent = [recipe for recipe in recipes if not recipe.speaks]
         speaking = [recipe for recipe in recipes if recipe.speaks]
         scenario = {"prompts": language.prompts(), "tokens": TOKENS}

@@ -24,7 +24,7 @@ from contracts.probes.stream import OutOfReach, Refusals
 class Probe:
     """Does what the case says."""
 
-    def setup(self) -> tuple[str, ...]:
+    def setup(self, device: str) -> tuple[str, ...]:
         return ("a stand-in",)
 
     def observe(self, case: dict[str, Any], refusals: Refusals) -> DraftFacts:
@@ -92,7 +92,7 @@ def conversation(tmp_path: Path) -> Any:
     def hold(*cases: str, timeout: float = 30.0, **more: str) -> list[dict[str, Any]]:
         request = tmp_path / "request.json"
         asked = [{"case": case, **more} for case in cases]
-        request.write_text(json.dumps({"cases": asked, "timeout": timeout}))
+        request.write_text(json.dumps({"cases": asked, "timeout": timeout, "device": "cpu"}))
         receiving, sending = os.pipe()
         stream.serve(Probe(), request, sending)
         with os.fdopen(receiving) as lines:
@@ -217,7 +217,9 @@ def test_what_a_library_says_of_cuda_is_its_own(code: str) -> None:
 def test_case_ends_with_its_probe(tmp_path: Path) -> None:
     """However the probe ends: here it is killed while its case hangs."""
     request, note = tmp_path / "request.json", tmp_path / "pid"
-    request.write_text(json.dumps({"cases": [{"case": "hang", "note": str(note)}], "timeout": 60}))
+    request.write_text(
+        json.dumps({"cases": [{"case": "hang", "note": str(note)}], "timeout": 60, "device": "cpu"})
+    )
     receiving, sending = os.pipe()
     probe = os.fork()
     if probe == 0:

@@ -21,6 +21,7 @@ from contracts.facts import (
     Attention,
     AuxLayers,
     ComputeDtypes,
+    Device,
     DraftFacts,
     HiddenDims,
     NormFlags,
@@ -37,17 +38,28 @@ from contracts.probes.dataflow import Names
 from contracts.probes.kernels import sgl_kernel, torchvision_ops
 from contracts.probes.observe import STATE, angles, epsilon, reads
 from contracts.probes.recording import record_reads
-from contracts.probes.stream import Refusals
+from contracts.probes.stream import OutOfReach, Refusals
 
 
-def setup() -> tuple[str, ...]:
-    """Import the library once, for all cases; a machine without a GPU needs no more than this."""
-    os.environ.update(
-        SGLANG_USE_CPU_ENGINE="1", TORCHDYNAMO_DISABLE="1", HF_HUB_OFFLINE="1", GLOO_SOCKET_IFNAME="lo"
-    )
+def setup(device: Device = "cpu") -> tuple[str, ...]:
+    """Import the library once, for all cases; a machine without a GPU needs no more than this.
+
+    On a GPU nothing is stood in for.
+
+    Raises:
+        OutOfReach: there is no GPU.
+
+    """
+    os.environ.update(TORCHDYNAMO_DISABLE="1", HF_HUB_OFFLINE="1", GLOO_SOCKET_IFNAME="lo")
     torch.set_num_threads(1)
-    stand_ins = ["torchvision operators (declared only)"] if torchvision_ops.install() else []
-    stand_ins += sgl_kernel.install()
+    stand_ins: list[str] = []
+    if device == "cuda":
+        if not torch.cuda.is_available():
+            raise OutOfReach(f"torch {torch.__version__} finds no GPU here; leave --device cuda out")
+    else:
+        os.environ["SGLANG_USE_CPU_ENGINE"] = "1"
+        stand_ins += ["torchvision operators (declared only)"] if torchvision_ops.install() else []
+        stand_ins += sgl_kernel.install()
     import sglang.srt.managers.scheduler
     import sglang.srt.model_executor.model_runner
     import sglang.srt.models.registry

@@ -31,7 +31,8 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
     """
     torch.manual_seed(0)
     with refusals.stage("engine"):
-        further = ["--dtype", case["dtype"], *MORE_ARGUMENTS, *case["server_args"]]
+        device = sglang_scheduler.ON[case["device"]]
+        further = ["--dtype", case["dtype"], *device, *MORE_ARGUMENTS, *case["server_args"]]
         scheduler = sglang_scheduler.start(meta.command_line(case["target"], case.get("folder"), further))
         requests = sglang_scheduler.submit(scheduler, case["prompts"], case["tokens"])
         watch = _Watch(scheduler) if case.get("folder") else None

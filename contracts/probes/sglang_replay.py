@@ -35,7 +35,8 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
     golden = load_file(case["golden"])
     chain = len(golden["golden/logits"])
     with refusals.stage("replay"):
-        arguments = [*case["server_args"], "--dtype", case["dtype"], *MORE_ARGUMENTS]
+        device = sglang_scheduler.ON[case["device"]]
+        arguments = [*case["server_args"], "--dtype", case["dtype"], *device, *MORE_ARGUMENTS]
         line = meta.command_line(case["target"], case["folder"], arguments, steps=chain)
         scheduler = sglang_scheduler.start(line)
         replay = _Replay(scheduler, golden)
@@ -86,8 +87,8 @@ class _Replay:
 
         def given(batch: Any, states: torch.Tensor, next_token: torch.Tensor, *rest: Any, **more: Any) -> Any:
             self.taps, self.next_token = states.clone(), next_token.clone()
-            golden_states = self.golden["given"].to(states.dtype)
-            golden_next = self.golden["tokens"][-1:].to(next_token.dtype)
+            golden_states = self.golden["given"].to(states)
+            golden_next = self.golden["tokens"][-1:].to(next_token)
             return extend(batch, golden_states, golden_next, *rest, **more)
 
         self.worker._draft_extend_for_prefill = given

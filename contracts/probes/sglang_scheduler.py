@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import array
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from contracts.facts import Device
+
+ON: Mapping[Device, tuple[str, ...]] = {
+    "cpu": (
+        *("--device", "cpu", "--mem-fraction-static", "0.1", "--attention-backend", "torch_native"),
+        *("--prefill-attention-backend", "intel_amx", "--decode-attention-backend", "intel_amx"),
+    ),
+    "cuda": ("--device", "cuda", "--mem-fraction-static", "0.1", "--attention-backend", "triton"),
+}
+"""How the engine is told to run EAGLE-3 on any CPU (without AMX the first backend would be taken for all
+three), and on a GPU with the one attention backend that knows float32."""
 MORE_ARGUMENTS = (
-    *("--attention-backend", "torch_native"),
-    *("--prefill-attention-backend", "intel_amx", "--decode-attention-backend", "intel_amx"),
     *("--cuda-graph-backend-decode", "disabled", "--cuda-graph-backend-prefill", "disabled"),
     *("--max-total-tokens", "2048", "--page-size", "1"),
     *("--disable-overlap-schedule", "--disable-radix-cache", "--chunked-prefill-size", "-1"),
     *("--sampling-backend", "pytorch", "--grammar-backend", "none"),
 )
-"""How the CPU engine is told to run EAGLE-3 on any processor, small, and one step at a time. Without AMX the
-first attention backend would be taken for all three."""
+"""Small, and one step at a time."""
 
 
 def start(command_line: list[str]) -> Any:

@@ -11,7 +11,7 @@ import sys
 from contracts.probes import sglang as probe
 from contracts.probes import sglang_scheduler
 
-FOR_A_CPU = (*sglang_scheduler.MORE_ARGUMENTS, "--device", "cpu", "--mem-fraction-static", "0.1")
+FOR_A_CPU = (*sglang_scheduler.MORE_ARGUMENTS, *sglang_scheduler.ON["cpu"])
 
 
 def main() -> None:

@@ -21,6 +21,7 @@ from contracts import checkpoint
 from contracts.facts import (
     Attention,
     AuxLayers,
+    Device,
     DraftFacts,
     HiddenDims,
     NormFlags,
@@ -65,8 +66,8 @@ CHAIN_STEPS = 4
 """Greedy draft tokens after the first."""
 
 
-def setup() -> tuple[str, ...]:
-    """Import the library once, for all cases."""
+def setup(_device: Device = "cpu") -> tuple[str, ...]:
+    """Import the library once, for all cases; this side runs on the CPU whatever serves."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # every file is local; never look for one elsewhere
     torch.set_num_threads(1)
     declared = torchvision_ops.install()

@@ -26,7 +26,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from contracts.facts import PROTOCOL, CaseResult, DraftFacts, Refusal, to_json
+from contracts.facts import PROTOCOL, CaseResult, Device, DraftFacts, Refusal, to_json
 
 LOG_LINES = 15
 """How much of a case's log goes with its error."""
@@ -37,8 +37,13 @@ LOG_LINE_WIDTH = 300
 class Probe(Protocol):
     """What a probe module offers."""
 
-    def setup(self) -> tuple[str, ...]:
-        """Import the library; returns what is stood in for."""
+    def setup(self, device: Device) -> tuple[str, ...]:
+        """Import the library; returns what is stood in for.
+
+        Raises:
+            OutOfReach: the machine cannot run it on this device.
+
+        """
 
     def observe(self, case: dict[str, Any], refusals: Refusals) -> DraftFacts:
         """Facts about one case."""
@@ -121,7 +126,11 @@ def serve(probe: Probe, request: Path, descriptor: int) -> None:
     """Answer `request` (a JSON file of cases and a time limit) on the pipe `descriptor`."""
     order = json.loads(request.read_text())
     with os.fdopen(descriptor, "w", buffering=1) as out:
-        stand_ins = probe.setup()
+        try:
+            stand_ins = probe.setup(order["device"])
+        except OutOfReach as error:
+            _send(out, {"kind": "unable", "reason": str(error)})
+            return
         gc.freeze()  # what is imported stays; no child needs to look through it for garbage
         _send(out, {"kind": "hello", "protocol": PROTOCOL, "stand_ins": stand_ins})
         for case in order["cases"]:

@@ -1,0 +1,82 @@
+"""`--device`: what it changes, and what a machine without a GPU says."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from contracts.facts import DraftFacts, to_json
+from contracts.judge import EXIT_ERROR
+from tests.bench import RAW_REFUSED, Bench
+from tests.facts import SERVED
+from tests.fake_python import HELLO, fake_python, runs
+
+if TYPE_CHECKING:
+    from contracts.sides import Side
+
+
+def orders(bench: Bench) -> list[dict[str, Any]]:
+    """What the serving probe was asked, run by run."""
+    files = (bench.root / "cache").glob("sglang-*/probe-*.json")
+    return [json.loads(file.read_text()) for file in files]
+
+
+def test_cpu_is_one_run_of_the_probe(bench: Bench) -> None:
+    result = bench.run()
+    assert runs(bench.serving) == 1
+    (order,) = orders(bench)
+    assert order["device"] == "cpu"
+    result.stdout.fnmatch_lines(["*depths: load, forward, engine (on cpu)", "*stand-in: a stand-in*"])
+
+
+def test_gpu_runs_drafts_apart_from_loading_them(bench: Bench) -> None:
+    result = bench.run("--device=cuda")
+    assert result.ret == 0
+    assert runs(bench.serving) == 2
+    found = {
+        order["device"]: {case["case"].split("/")[0] for case in order["cases"]} for order in orders(bench)
+    }
+    assert found == {"cpu": {"raw", "exported"}, "cuda": {"forward"}}
+    result.stdout.fnmatch_lines(["*(on cuda)", "*stand-in: a stand-in, at depth load*"])
+
+
+def test_reproduction_names_the_device(bench: Bench) -> None:
+    bench.serve(SERVED, answers={"raw/*": RAW_REFUSED, "exported/*": {"facts": to_json(DraftFacts())}})
+    bench.run("--device=cuda")
+    verdicts = [line for line in bench.record() if line["kind"] == "verdict"]
+    assert all("--device=cuda" in line["reproduce"] for line in verdicts)
+
+
+def test_library_with_its_own_kernels_is_told(bench: Bench) -> None:
+    hello = HELLO.replace('"a stand-in"', "")
+    bench.serve(SERVED, steps=(hello, "answers", "end"))
+    bench.run().stdout.fnmatch_lines(["*serving: sglang*", "*kernels: the library's own"])
+
+
+@pytest.mark.parametrize("given", ["environment", "option"])
+def test_other_devices_are_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    monkeypatch.setenv("CONTRACTS_DEVICE", "tpu" if given == "environment" else "")
+    result = bench.run(*(["--device=tpu"] if given == "option" else []))
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert runs(bench.training) == 0
+
+
+def test_machine_that_cannot_is_an_error_in_one_line(bench: Bench) -> None:
+    unable = json.dumps({"kind": "unable", "reason": "torch finds no GPU here"})
+    bench.serving = fake_python(bench.root / "serving", "sglang", version="0.5.23", steps=(unable,))
+    result = bench.run()
+    assert result.ret == EXIT_ERROR
+    result.stdout.fnmatch_lines(["*torch finds no GPU here*"])
+
+
+def test_real_probe_says_that_there_is_no_gpu(sglang: Side, bench: Bench) -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("there is one")
+    run = sglang.run([{"case": "one"}], bench.root / "cache", device="cuda")
+    error = run.results["one"].error
+    assert error is not None
+    assert "finds no GPU here; leave --device cuda out" in error.splitlines()[0]
