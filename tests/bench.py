@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from contracts.facts import DraftFacts, Refusal, to_json
-from tests import replays
+from contracts.promise import METRICS
+from tests import acceptances, replays
 from tests.facts import SERVED, TRAINED, save_draft, save_target, with_facet
 from tests.fake_python import fake_python
 
@@ -25,8 +26,10 @@ class Bench:
         self.pytester = pytester
         self.root = pytester.path
         golden, self.replay = replays.save(self.root)
+        expected, self.engine_run, _ = acceptances.save(self.root)
         draft, target = save_draft(self.root / "draft"), save_target(self.root / "target")
-        self.trained = {"folder": draft, "target": target, "golden": golden}
+        (draft / METRICS).write_text(json.dumps(acceptances.METRICS))
+        self.trained = {"folder": draft, "target": target, "golden": golden, "expected": expected}
         self.training = fake_python(
             self.root / "training",
             "speculators",
@@ -42,8 +45,13 @@ class Bench:
             "raw/*": RAW_REFUSED,
             "exported/*": {"facts": to_json(facts)},
             "forward/*": {"facts": to_json(DraftFacts())},
+            "engine/*": {"facts": to_json(DraftFacts())},
         }
-        usual = {"version": "0.5.23", "answers": answers, "files": {"replay": self.replay}}
+        usual = {
+            "version": "0.5.23",
+            "answers": answers,
+            "files": {"replay": self.replay, "run": self.engine_run},
+        }
         self.serving = fake_python(self.root / "serving", "sglang", **{**usual, **options})
 
     def run(

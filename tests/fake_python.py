@@ -47,6 +47,9 @@ for step in plan["steps"]:
                         shutil.copytree(source, case[place], dirs_exist_ok=True)
                     else:
                         shutil.copy(source, case[place])
+                        tensors = os.path.splitext(source)[0] + ".safetensors"
+                        if os.path.exists(tensors):
+                            shutil.copy(tensors, os.path.splitext(case[place])[0] + ".safetensors")
             out.write(json.dumps({{"kind": "case", "case": case["case"], **answer}}) + "\\n")
     elif step == "end":
         out.write(json.dumps({{"kind": "end", "cases": len(order["cases"])}}) + "\\n")
@@ -70,7 +73,7 @@ def fake_python(
     """Write an executable that stands for an interpreter with `library` in it.
 
     `answers` are by case, by kind (`exported/*`) or for all (`*`); `files` are copied to where a case with
-    such a key names a place.
+    such a key names a place, and so are the tensors beside them.
     """
     folder.mkdir(parents=True, exist_ok=True)
     plan, script = folder / "plan.json", folder / "python"
