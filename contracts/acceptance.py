@@ -160,6 +160,8 @@ class Acceptance:
 
     def _is_proposed(self, expected: Expected, item: Round, node: int, token: int) -> str | None:
         """What is wrong with one draft token; None if nothing is, or if the best tokens score alike."""
+        if not item.follows_its_own_branch(node):
+            return None
         proposals, margins = expected.branches(item.committed)
         context, width = 0, proposals.shape[1]
         for before in item.prefix(node):

@@ -22,6 +22,11 @@ class Round:
     accepted: int
     """How many of them the target would have generated itself, by the library's verification."""
 
+    branches: tuple[tuple[int, ...], ...] = ()
+    """What each branch of the draft's cache was fed on the way, token by token. sglang keeps as many as topk
+    and moves nothing between them (spec_utils.py, select_top_k_tokens): a token whose parent was fed to
+    another branch follows on what its own one holds."""
+
     def path(self, tokens: tuple[int, ...]) -> int:
         """Length of the longest path from the root that says `tokens`."""
         node, length = 0, 0
@@ -40,6 +45,11 @@ class Round:
             before.append(self.drafted[parent - 1])
             node = parent
         return tuple(reversed(before))
+
+    def follows_its_own_branch(self, node: int) -> bool:
+        """Whether one branch of the cache holds all that leads to a node, so that it follows on that."""
+        before = self.prefix(node)
+        return any(branch[: len(before)] == before for branch in self.branches)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -85,7 +85,7 @@ def test_head_is_the_trained_one(acceptance: Acceptance) -> None:
 @every_draft
 @every_setting
 def test_draft_tokens_are_those_of_training(acceptance: Acceptance) -> None:
-    """Every token that the engine drafts is one that the training library's modules propose there."""
+    """Every token that the engine drafts on its own branch is one that training's modules propose there."""
     told = acceptance.other_draft()
     if told:
         raise Broken(Cause.DRAFTS_DIFFER, expected="the draft tokens of training", seen=told)

@@ -47,7 +47,15 @@ def _generation(expected: Expected) -> Generation:
         accepted = expected.accepted(committed)
         drafted = expected.chain(committed)
         parents = tuple(range(STEPS))
-        rounds.append(Round(committed=committed, drafted=drafted, parents=parents, accepted=accepted))
+        rounds.append(
+            Round(
+                committed=committed,
+                drafted=drafted,
+                parents=parents,
+                accepted=accepted,
+                branches=(drafted[:-1],),
+            )
+        )
         committed += accepted + 1
     return Generation(
         prompt=expected.text[: expected.prompt],

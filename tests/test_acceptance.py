@@ -17,8 +17,14 @@ from tests import acceptances
 from tests.acceptances import ACCEPTANCE, ALONE, EXPECTED, METRICS, RUN
 from tests.runner import broken
 
-TREE = Round(committed=9, drafted=(5, 6, 7, 8, 9), parents=(0, 0, 1, 2, 4), accepted=3)
-"""5-7 and 6-8-9."""
+TREE = Round(
+    committed=9,
+    drafted=(5, 6, 7, 8, 9),
+    parents=(0, 0, 1, 2, 4),
+    accepted=3,
+    branches=((5, 8), (6, 7)),
+)
+"""5-7 and 6-8-9; after the first token each branch went on with that of the other."""
 
 
 @pytest.mark.parametrize(
@@ -30,6 +36,21 @@ def test_longest_path_of_a_tree(said: tuple[int, ...], length: int) -> None:
 
 def test_what_leads_to_a_node() -> None:
     assert [TREE.prefix(node) for node in range(1, 6)] == [(), (), (5,), (6,), (6, 8)]
+
+
+def test_token_that_follows_on_another_branch_is_told() -> None:
+    followed = {TREE.drafted[node - 1]: TREE.follows_its_own_branch(node) for node in range(1, 6)}
+    assert followed == {5: True, 6: True, 7: True, 8: True, 9: False}
+
+
+def test_token_that_follows_on_another_branch_is_not_compared() -> None:
+    first = RUN.generations[0].rounds[0]
+    drafted = (*first.drafted[:2], 99)
+    changed = {"drafted": drafted, "accepted": 1}
+    assert replace(ACCEPTANCE, run=acceptances.a_round(RUN, lambda it: it is first, **changed)).other_draft()
+    changed["branches"] = ((first.drafted[0], 98),)
+    run = acceptances.a_round(RUN, lambda it: it is first, **changed)
+    assert replace(ACCEPTANCE, run=run).other_draft() is None
 
 
 def test_accept_length_counts_the_targets_own_token() -> None:

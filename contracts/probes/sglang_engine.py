@@ -36,7 +36,7 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
         scheduler = sglang_scheduler.start(meta.command_line(case["target"], case.get("folder"), further))
         requests = sglang_scheduler.submit(scheduler, case["prompts"], case["tokens"])
         watch = _Watch(scheduler) if case.get("folder") else None
-        for batch, result in sglang_scheduler.batches(scheduler):
+        for batch, result in sglang_scheduler.batches(scheduler, requests):
             if watch:
                 watch.note(batch, result)
         run = EngineRun(generations=tuple(_generation(request, watch) for request in requests))
@@ -68,6 +68,7 @@ class _Watch:
         self._draft = self._worker.draft_runner.model
         self._proposal: Any = None
         self._entered: torch.Tensor | None = None
+        self._fed: list[torch.Tensor] = []
         self._watch_worker()
         self._watch_model()
 
@@ -81,10 +82,12 @@ class _Watch:
         self._worker.draft = drafting
 
     def _watch_model(self) -> None:
-        """Keep what the target hands to the draft, for `fc` or a norm before it."""
+        """Keep what the target hands to the draft, and which tokens its chained steps are fed."""
 
         def entering(_module: Any, inputs: Any) -> None:
             batch = inputs[2]
+            if batch.forward_mode.is_decode():
+                self._fed.append(inputs[0].clone())
             if batch.forward_mode.is_extend(include_draft_extend_v2=True):
                 self._entered = batch.spec_info.hidden_states.clone()
 
@@ -106,9 +109,11 @@ class _Watch:
         for name, states, count in zip(names, self._entered.split(rows), kept, strict=True):
             self._states[name].append(states[:count])
         self._proposal = self._entered = None
+        self._fed.clear()
 
     def _read_rounds(self, batch: Any, result: Any) -> list[Round]:
         proposal, size = self._proposal, self._proposal.draft_token_num
+        fed = torch.stack(self._fed, -1).view(len(batch.reqs), -1, len(self._fed))
         rounds = []
         for place, request in enumerate(batch.reqs):
             nodes = proposal.draft_token.view(-1, size)[place].tolist()
@@ -119,6 +124,7 @@ class _Watch:
                     drafted=tuple(nodes[1:]),
                     parents=tuple(parents[1:]),
                     accepted=int(result.accept_lens[place]) - 1,
+                    branches=tuple(map(tuple, fed[place].tolist())),
                 )
             )
         return rounds

@@ -104,9 +104,10 @@ class _Replay:
 
     def run(self) -> None:
         """Feed the prompt and let the scheduler work until the draft chain is complete."""
-        sglang_scheduler.submit(self.scheduler, [self.golden["tokens"][:-1].tolist()], TOKENS)
+        prompt = self.golden["tokens"][:-1].tolist()
+        requests = sglang_scheduler.submit(self.scheduler, [prompt], TOKENS)
         try:
-            for number, _ in enumerate(sglang_scheduler.batches(self.scheduler), start=1):
+            for number, _ in enumerate(sglang_scheduler.batches(self.scheduler, requests), start=1):
                 if number == BATCHES:
                     break
         except _ChainEnded:

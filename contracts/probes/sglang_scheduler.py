@@ -27,6 +27,10 @@ MORE_ARGUMENTS = (
 """Small, and one step at a time."""
 
 
+IDLE = 20
+"""Times in a row that a scheduler may find nothing to run; between two requests one is usual."""
+
+
 def start(command_line: list[str]) -> Any:
     """The library's scheduler in this process, with the target loaded, and the draft if one is named."""
     from sglang.srt import runtime_context
@@ -51,16 +55,26 @@ def submit(scheduler: Any, prompts: Sequence[Sequence[int]], tokens: int) -> lis
     return requests
 
 
-def batches(scheduler: Any) -> Iterator[tuple[Any, Any]]:
-    """Let the scheduler run one batch after the other until it is idle: each batch and its result."""
-    while True:
+def batches(scheduler: Any, requests: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+    """Let the scheduler run one batch after the other until all requests are done: each batch and its result.
+
+    Raises:
+        RuntimeError: it stays idle before that.
+
+    """
+    idle = 0
+    while not all(request.finished() for request in requests):
         plan = scheduler.get_next_batch_to_run(
             running_batch=scheduler.running_batch, last_batch=scheduler.last_batch
         )
         scheduler.running_batch = plan.running_batch
         batch = plan.batch_to_run
         if batch is None:
-            return
+            scheduler.last_batch, idle = None, idle + 1
+            if idle > IDLE:
+                raise RuntimeError(f"the scheduler was idle {IDLE} times, and not all requests are done")
+            continue
+        idle = 0
         result = scheduler.run_batch(batch)
         yield batch, result
         scheduler.process_batch_result(batch, result)
