@@ -152,16 +152,15 @@ class Acceptance:
     def other_draft(self) -> str | None:
         """The first draft token that training would not propose; None if there is none."""
         for expected, item, where in self.rounds():
-            for node, token in enumerate(item.drafted, start=1):
-                told = self._is_proposed(expected, item, node, token)
+            for node in filter(item.follows_its_own_branch, range(1, len(item.drafted) + 1)):
+                told = self.not_proposed(expected, item, node)
                 if told is not None:
                     return f"{told}; {where}, draft token {len(item.prefix(node)) + 1}"
         return None
 
-    def _is_proposed(self, expected: Expected, item: Round, node: int, token: int) -> str | None:
+    def not_proposed(self, expected: Expected, item: Round, node: int) -> str | None:
         """What is wrong with one draft token; None if nothing is, or if the best tokens score alike."""
-        if not item.follows_its_own_branch(node):
-            return None
+        token = item.drafted[node - 1]
         proposals, margins = expected.branches(item.committed)
         context, width = 0, proposals.shape[1]
         for before in item.prefix(node):
