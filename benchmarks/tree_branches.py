@@ -17,6 +17,8 @@ from contracts.recipes import RECIPES
 from contracts.settings import SETTINGS
 from contracts.workbench import Workbench
 
+OWN, OTHER = "on their own branch", "on another"
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(
@@ -30,17 +32,16 @@ def main() -> None:
     for recipe in filter(lambda recipe: recipe.speaks, RECIPES):
         for setting in SETTINGS:
             acceptance = workbench.acceptance(recipe.name, setting)
-            counts = {True: [0, 0], False: [0, 0]}
+            counts = {OWN: [0, 0], OTHER: [0, 0]}
             for expected, item, _ in acceptance.rounds():
                 for node in range(1, len(item.drafted) + 1):
-                    count = counts[item.follows_its_own_branch(node)]
+                    count = counts[OWN if item.follows_its_own_branch(node) else OTHER]
                     count[0] += 1
                     count[1] += acceptance.not_proposed(expected, item, node) is not None
-            own, other = counts[True], counts[False]
-            print(
-                f"{recipe.name:<8} {setting.name:<8} on their own branch: {own[0]} tokens, {own[1]} not as trained;"
-                f" on another: {other[0]}, {other[1]}"
-            )
+            told = [
+                f"{label}: {total} tokens, {bad} not as trained" for label, (total, bad) in counts.items()
+            ]
+            print(f"{recipe.name:<8} {setting.name:<8} {'; '.join(told)}")
 
 
 if __name__ == "__main__":
