@@ -86,7 +86,10 @@ def rows(workbench: Workbench, breaks: Sequence[Break], root: Path, cache: Path)
                 changed = {
                     "case": f"{depth}/{draft}/{number}",
                     "folder": str(root / draft / str(number)),
-                    "server_args": [*case["server_args"], *item.server_args],
+                    "server_args": [
+                        *case["server_args"],
+                        *(argument.format(target=case["target"]) for argument in item.server_args),
+                    ],
                 }
                 cases.append(case | changed)
     inputs = [root, group.target_folder(by_name(CANARY).target), group.golden(CANARY)]
@@ -225,6 +228,12 @@ def document(table: Table) -> str:
         "## Blind spots",
         "",
         *_blind_spots(table),
+        "",
+        "## Reported, and not here",
+        "",
+        "Drafts of other kinds (DFlash, DSpark), target classes that do not capture or that capture otherwise, tensor",
+        "parallelism and quantised targets: nothing of these can be wrong with an EAGLE-3 draft of a Llama target in",
+        "one process. What a CPU cannot show is listed in the [README](../README.md#how-it-works).",
         "",
         "## No false alarm",
         "",

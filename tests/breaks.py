@@ -39,7 +39,7 @@ class Break:
     cause: Cause | None = None
     """Its right name, which one depth at least has to give."""
     server_args: tuple[str, ...] = ()
-    """How the server is started besides."""
+    """How the server is started besides; {target} is the folder of the target."""
     reports: tuple[str, ...] = ()
     """Where somebody met it: owner/repository#number."""
     prefix: str = "midlayer."
@@ -104,6 +104,9 @@ BREAKS = (
     # Which class is made of it, and how the server is started.
     Break(name="EAGLE for EAGLE3", about="the server is started with --speculative-algorithm EAGLE",
           server_args=("--speculative-algorithm", "EAGLE"), cause=Cause.ALGORITHM_DIFFERS),
+    Break(name="no draft path", about="the server is told of no draft, and takes its target for one",
+          server_args=("--speculative-draft-model-path", "{target}"), cause=Cause.DRAFT_REFUSED,
+          reports=("sgl-project/sglang#36528",)),
     Break(name="architecture of speculators", about="config.json names the training library's class",
           apply=edit(architectures=["Eagle3Speculator"]), cause=Cause.DRAFT_REFUSED,
           reports=("sgl-project/sglang#18216",)),
@@ -175,6 +178,11 @@ BREAKS = (
           cause=Cause.ROPE_FREQUENCIES),
     Break(name="RoPE interleaved", about="neighbours rotate together instead of halves",
           apply=edit(rope_is_neox_style=False), cause=Cause.ROPE_PAIRS),
+    Break(name="short table", about="max_position_embeddings is less than the context that is served",
+          apply=edit(max_position_embeddings=16), cause=Cause.DRAFT_REFUSED,
+          reports=("sgl-project/SpecForge#249", "sgl-project/sglang#3574")),
+    Break(name="dtype of its own", about="config.json states float16, for a target that states bfloat16",
+          apply=edit(dtype="float16"), cause=Cause.DTYPE_DIFFERS, reports=("sgl-project/SpecForge#890",)),
     Break(name="head_dim", about="config.json says twice the head_dim", apply=edit(head_dim=32),
           cause=Cause.HEADS_DIFFER),
 )  # fmt: skip

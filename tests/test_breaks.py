@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from contracts.causes import Cause
 from tests import break_table
 from tests.break_table import LOST, TRAINED_BY_DEFAULT, Row, Table
 from tests.breaks import BREAKS, VARIANTS, Break
@@ -44,6 +45,8 @@ def test_break_is_found_and_rightly_named(row: Row) -> None:
 def test_canary_loses_what_the_interface_breaks(row: Row, table: Table) -> None:
     sound = table.variants[0].accept_length
     assert sound == 4
+    if row.of.cause is Cause.DTYPE_DIFFERS:
+        return  # the engine is told a dtype, which overrides what config.json states
     assert row.unwritten or row.accept_length is None or row.accept_length < sound - LOST
 
 

@@ -89,6 +89,8 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
         return session.facts_of_config()
     with refusals.stage("share"):
         session.share()
+    if refusals.items and not hasattr(session.draft, "hot_token_id"):
+        return session.facts_of_config()  # no draft class at all
     with refusals.stage("capture"):
         session.capture()
     if not refusals.items:
