@@ -13,6 +13,7 @@ from contracts import checkpoint, export
 from contracts.dialect import Dialect
 from contracts.recipes import RECIPES, by_name
 from contracts.served_target import ServedTarget
+from contracts.settings import SETTINGS
 from contracts.verdict import Cause
 from tests.runner import broken
 
@@ -103,3 +104,36 @@ def test_messages_of_the_library_carry_no_path_of_this_machine(real_workbench: W
         not in refusal.message
     )
     assert "drafts/plain" in refusal.message
+
+
+@pytest.fixture(scope="module")
+def elsewhere(
+    real_workbench: Workbench, sglang: Side, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, str]:
+    """What the engine says on a CPU when it is asked for what contracts.settings leaves out."""
+    case = real_workbench.group("canary").engine_case("canary", SETTINGS[0])
+    asked = {
+        "backend": (
+            "--prefill-attention-backend",
+            "torch_native",
+            "--decode-attention-backend",
+            "torch_native",
+        ),
+        "pages": ("--page-size", "4"),
+    }
+    cases = [
+        case
+        | {"case": name, "run": f"{{folder}}/{name}.json", "server_args": [*case["server_args"], *arguments]}
+        for name, arguments in asked.items()
+    ]
+    run = sglang.run(cases, tmp_path_factory.mktemp("elsewhere"))
+    return {name: result.error or str(result.refusals) for name, result in run.results.items()}
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"), [("backend", "EAGLE is not supported"), ("pages", "active drivers")]
+)
+def test_settings_leave_out_only_what_a_cpu_does_not_offer(
+    elsewhere: dict[str, str], asked: str, says: str
+) -> None:
+    assert says in elsewhere[asked]
