@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from contracts import promise, prompts
-from contracts.acceptance_report import Measured, Promise
-from contracts.server import Counts, Server, ServerError, connect
-from contracts.terminal import EXIT_BROKEN, EXIT_INTERRUPTED, fail, new_console, text
+from contracts.acceptance_report import Finding, Measured, Promise
+from contracts.servers import Counts, Server, ServerError, connect
+from contracts.terminal import EXIT_BAD_INPUT, EXIT_BROKEN, EXIT_INTERRUPTED, fail, new_console, text
 
 EXAMPLES = """
 Examples:
@@ -51,7 +51,11 @@ Tokens = Annotated[int, typer.Option("--tokens", metavar="N", min=2, help="Token
 Tolerance = Annotated[
     float,
     typer.Option(
-        "--tolerance", metavar="PART", min=0, max=1, help="Part of the promise that other prompts may cost."
+        "--tolerance",
+        metavar="PART",
+        min=0,
+        max=1,
+        help="Part of the promise that other prompts may cost.",
     ),
 ]
 ApiKey = Annotated[
@@ -61,8 +65,22 @@ ApiKey = Annotated[
     ),
 ]
 Timeout = Annotated[
-    float, typer.Option("--timeout", metavar="SECONDS", min=0.001, help="Time limit for each answer.")
+    float,
+    typer.Option("--timeout", metavar="SECONDS", min=0.001, max=86400, help="Time limit for each answer."),
 ]
+
+STATUSES = {
+    Finding.AS_PROMISED: 0,
+    Finding.BELOW: EXIT_BROKEN,
+    Finding.TOO_FEW: EXIT_BAD_INPUT,
+    Finding.MEASURED: 0,
+}
+COLOURS = {
+    Finding.AS_PROMISED: "green",
+    Finding.BELOW: "red",
+    Finding.TOO_FEW: "yellow",
+    Finding.MEASURED: "yellow",
+}
 
 
 def acceptance(
@@ -71,7 +89,7 @@ def acceptance(
     training_log: TrainingLog = None,
     prompt_file: PromptFile = None,
     tokens: Tokens = 128,
-    tolerance: Tolerance = 0.1,
+    tolerance: Tolerance = 0.2,
     api_key: ApiKey = None,
     timeout: Timeout = 120.0,
 ) -> None:
@@ -79,7 +97,7 @@ def acceptance(
 
     A few prompts are asked, greedily, and the server's own counts are read: of sglang those of each answer,
     of vLLM its /metrics (so let nobody else ask it meanwhile). Exit status 0: as promised, or nothing was
-    promised; 1: below; 2: the server or an option cannot be used.
+    promised; 1: below; 2: the server or an option cannot be used, or there were too few rounds to tell.
     """
     if expect is not None and training_log is not None:
         fail("--expect and --training-log both say what is promised; give one")
@@ -99,10 +117,16 @@ def acceptance(
         promised = Promise.of_training(trained, server.served, tolerance)
     elif expect is not None:
         promised = Promise(length=expect, tolerance=tolerance)
-    measured = Measured(url=url, served=server.served, counts=counts, prompts=len(asked), promise=promised)
+    measured = Measured(
+        served=server.served,
+        counts=counts,
+        prompts=len(asked),
+        promise=promised,
+        notes=tuple(server.notes),
+    )
     _tell(new_console(), measured)
-    if measured.kept is False:
-        raise typer.Exit(EXIT_BROKEN)
+    if STATUSES[measured.finding]:
+        raise typer.Exit(STATUSES[measured.finding])
 
 
 def _measure(server: Server, asked: tuple[prompts.Prompt, ...], tokens: int) -> Counts:
@@ -121,13 +145,11 @@ def _progress(total: int) -> Iterator[Callable[[], None]]:
 
 
 def _tell(console: Console, measured: Measured) -> None:
-    colour, word = {True: ("green", "as promised"), False: ("red", "below"), None: ("yellow", "measured")}[
-        measured.kept
-    ]
-    console.print(f"[{colour}]{word}[/{colour}]  {measured.headline()}")
+    finding = measured.finding
+    console.print(f"[{COLOURS[finding]}]{finding}[/]  {measured.headline()}")
     for label, words in measured.facts():
         console.print(f"  {label:<12}  {text(words)}")
-    if measured.kept is False:
+    if finding is Finding.BELOW:
         console.print("\nwhat to check next")
         for number, check in enumerate(measured.next_checks(), 1):
             console.print(f"  {number}. {text(check)}")

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from enum import StrEnum
 
 from contracts import promise
-from contracts.server import Counts, Served
+from contracts.servers import Counts, Served
 
 ERRORS = 3
-"""Standard errors that a mean may lie below its promise."""
+"""Standard errors by which a mean of so few rounds may lie beside the true one."""
 REJECTED = 0.1
 """Share of first draft tokens accepted below which all of them count as rejected."""
 HALF_RIGHT = 0.85
 """Part of its promise below which an accuracy counts as low; it is never exactly that of other prompts."""
+
+
+class Finding(StrEnum):
+    """What a measurement amounts to."""
+
+    AS_PROMISED = "as promised"
+    BELOW = "below"
+    TOO_FEW = "too few rounds"
+    MEASURED = "measured"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,8 +34,8 @@ class Promise:
     """Accept length that training promises."""
     accuracies: tuple[float, ...] = ()
     """full_acc_0, full_acc_1, ... behind it; empty if only the length is known."""
-    tolerance: float = 0.1
-    """Part of the promise that prompts other than those of training may cost."""
+    tolerance: float = 0.2
+    """Part of the promised draft tokens that prompts other than those of training may cost."""
     notes: tuple[str, ...] = ()
 
     @classmethod
@@ -43,35 +53,42 @@ class Promise:
             length=promise.accept_length(known), accuracies=known, tolerance=tolerance, notes=tuple(notes)
         )
 
-    def due(self, counts: Counts) -> float:
-        """The least accept length that keeps it: less its tolerance, or less what chance explains."""
-        return self.length - max(self.tolerance * self.length, ERRORS * counts.standard_error)
+    @property
+    def due(self) -> float:
+        """The least accept length that keeps it."""
+        return 1 + (1 - self.tolerance) * (self.length - 1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
     """One measurement of a server, ready to be told."""
 
-    url: str
     served: Served
     counts: Counts
     prompts: int
-    promise: Promise | None = field(default=None)
+    promise: Promise | None = None
+    notes: tuple[str, ...] = ()
 
     @property
-    def kept(self) -> bool | None:
-        """Whether the promise is kept; None without one."""
+    def finding(self) -> Finding:
+        """Whether the promise is kept, as far as so many rounds can tell."""
         if self.promise is None:
-            return None
-        return self.counts.accept_length >= self.promise.due(self.counts)
+            return Finding.MEASURED
+        seen, due = self.counts.accept_length, self.promise.due
+        if seen >= due:
+            return Finding.AS_PROMISED
+        by_chance = seen + ERRORS * self.counts.standard_error >= due
+        return Finding.TOO_FEW if by_chance else Finding.BELOW
 
     def headline(self) -> str:
-        """The verdict in one line."""
+        """The figures in one line."""
         seen = f"accept length {self.counts.accept_length:.2f}"
         if self.promise is None:
             return f"{seen}; give --expect or --training-log to have it judged"
-        due = self.promise.due(self.counts)
-        return f"{seen}, promised {self.promise.length:.2f}, at least {due:.2f} due"
+        told = f"{seen}, promised {self.promise.length:.2f}, at least {self.promise.due:.2f} due"
+        if self.finding is Finding.TOO_FEW:
+            return f"{told}; chance alone may explain it: ask for more with --tokens or --prompts"
+        return told
 
     def facts(self) -> list[tuple[str, str]]:
         """What was measured, where and how: label and words."""
@@ -82,7 +99,7 @@ class Measured:
             f"topk {served.topk}" if served.topk else None,
             f"{served.draft_tokens} draft tokens" if served.draft_tokens else None,
         ]
-        told = [("server", ", ".join([f"{served.engine} at {self.url}", *filter(None, kind)]))]
+        told = [("server", ", ".join([f"{served.engine} at {served.url}", *filter(None, kind)]))]
         told.append(("target", served.target))
         if served.draft:
             told.append(("draft", served.draft))
@@ -92,11 +109,10 @@ class Measured:
             shares = [*counts.shares, *[0.0] * ((served.steps or 0) - len(counts.shares))]
             told.append(("draft token", _row(f"{k}" for k in range(1, len(shares) + 1))))
             told.append(("accepted", _row(f"{share:.3f}" for share in shares)))
-        if self.promise is not None:
-            if self.promise.accuracies:
-                told.append(("trained", _row(f"{share:.3f}" for share in self.promise.accuracies)))
-            told += [("note", note) for note in self.promise.notes]
-        return told
+        if self.promise is not None and self.promise.accuracies:
+            told.append(("trained", _row(f"{share:.3f}" for share in self.promise.accuracies)))
+        notes = [*self.notes, *(self.promise.notes if self.promise else ())]
+        return [*told, *(("note", note) for note in notes)]
 
     def next_checks(self) -> list[str]:
         """What to look at, the likeliest first."""
@@ -113,12 +129,23 @@ class Measured:
                 "The server accepts tokens that its target would not choose: compare without "
                 "--speculative-accept-threshold-single and -acc."
             )
-        found += _by_shape(self.counts.shares, self.promise.accuracies if self.promise else ())
+        trained = self.promise.accuracies if self.promise else ()
+        if self.counts.shares:
+            found += _by_shape(self.counts.shares, trained)
+        elif self.counts.accept_length <= 1 + REJECTED:
+            found.append(NEARLY_ALL)
         found.append(
-            "Ask the suite about the two releases: pytest --pyargs contracts -m contracts. It names, "
-            "on a CPU, what they do not agree on."
+            "Ask the suite about the two releases: pytest --pyargs contracts -m contracts. It names, on a "
+            "CPU, what they do not agree on."
         )
         return found
+
+
+NEARLY_ALL = (
+    "Even the first draft token is rejected nearly always: weights under a name that the server drops "
+    "without a word, d2t in the other encoding, or capture that is off. Write the draft anew: contracts "
+    "export CKPT --target TARGET -o OUT."
+)
 
 
 def _row(cells: Iterable[str]) -> str:
@@ -127,15 +154,9 @@ def _row(cells: Iterable[str]) -> str:
 
 def _by_shape(shares: Sequence[float], trained: Sequence[float]) -> list[str]:
     """What the share of accepted draft tokens, place by place, speaks for."""
-    if not shares:
-        return []
     first_due = trained[0] if trained else 0.5
     if shares[0] <= REJECTED:
-        return [
-            "Even the first draft token is rejected nearly always: weights under a name that the server "
-            "drops (its log: 'not found in'), d2t in the other encoding, or capture that is off. Write the "
-            "draft anew: contracts export CKPT --target TARGET -o OUT."
-        ]
+        return [NEARLY_ALL]
     if shares[0] < HALF_RIGHT * first_due:
         return [
             "The first draft token is right too seldom, so it is fed otherwise than trained: aux layers, the "

@@ -40,9 +40,11 @@ def read(file: Path) -> tuple[Prompt, ...]:
 
     """
     try:
+        if file.exists() and not (file.is_file() or file.is_dir()):
+            raise PromptsError(f"{file}: not a file")
         if file.stat().st_size > LARGEST_FILE:
             raise PromptsError(f"{file}: larger than {LARGEST_FILE >> 20} MiB; a few prompts are enough")
-        lines = file.read_text().splitlines()
+        lines = file.read_text(encoding="utf-8-sig").split("\n")  # a string may hold other line breaks
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise PromptsError(f"{file}: {reason}") from None

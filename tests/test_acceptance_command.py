@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -58,22 +59,29 @@ def test_draft_tokens_that_were_never_accepted_are_shown() -> None:
 def test_promise_that_is_kept() -> None:
     result = ask(sglang(10, 20, 30, 40), "--expect", "3.1")
     assert result.exit_code == 0
-    assert result.stdout.startswith("as promised  accept length 3.00, promised 3.10, at least 2.79 due\n")
+    assert result.stdout.startswith("as promised  accept length 3.00, promised 3.10, at least 2.68 due\n")
     assert "what to check" not in result.stdout
 
 
 def test_promise_that_is_broken() -> None:
-    result = ask(sglang(1, 2, 3, 4), "--expect", "3.9")
+    result = ask(sglang(10, 20, 30, 40), "--expect", "3.9")
     assert result.exit_code == EXIT_BROKEN
-    assert result.stdout.startswith("below  accept length 3.00, promised 3.90, at least 3.51 due\n")
+    assert result.stdout.startswith("below  accept length 3.00, promised 3.90, at least 3.32 due\n")
     assert "what to check next\n  1. " in result.stdout
 
 
-def test_few_rounds_are_given_more_allowance() -> None:
-    result = ask(sglang(1, 0, 0, 1), "--expect", "3.5", "--tolerance", "0")
+def test_too_few_rounds_tell_nothing() -> None:
+    result = ask(sglang(1, 0, 0, 1), "--expect", "3.5")
     # 16 rounds, half of them with 3 accepted and half with none: a standard error of 1.5 / 4
-    assert "accept length 2.50, promised 3.50, at least 2.38 due" in result.stdout
-    assert result.exit_code == 0
+    assert result.exit_code == EXIT_BAD_INPUT
+    assert result.stdout.startswith("too few rounds  accept length 2.50, promised 3.50, at least 3.00 due; ")
+    assert "--tokens" in result.stdout
+
+
+def test_nothing_accepted_is_below_any_promise() -> None:
+    result = ask(sglang(100), "--expect", "1.1")
+    assert result.exit_code == EXIT_BROKEN
+    assert result.stdout.startswith("below  accept length 1.00, promised 1.10, at least 1.08 due\n")
 
 
 def test_promise_of_a_training_log(tmp_path: Path) -> None:
@@ -88,6 +96,15 @@ def test_promise_of_a_training_log(tmp_path: Path) -> None:
         assert "promised 3.00" in result.stdout  # of three draft tokens, as the server drafts
         assert "trained       0.900  0.700  0.400\n" in result.stdout
         assert "note" not in result.stdout
+
+
+def test_last_epoch_of_a_log_counts_whole(tmp_path: Path) -> None:
+    log = tmp_path / "training.log"
+    epochs = [(0.9, 0.8, 0.7), (0.2, 0.1)]
+    log.write_text(
+        "\n".join(f"INFO val/full_acc_{k}_epoch={a}," for accs in epochs for k, a in enumerate(accs))
+    )
+    assert "trained       0.200  0.100\n" in ask(sglang(1, 2, 3, 4), "--training-log", str(log)).stdout
 
 
 def test_server_that_drafts_more_than_training_measured(tmp_path: Path) -> None:
@@ -120,7 +137,7 @@ def test_what_to_check_next_follows_the_figures(
 ) -> None:
     log = tmp_path / "val_metrics.json"
     log.write_text(json.dumps({f"full_acc_{k}_epoch": 0.95 ** (k + 1) for k in range(3)}))
-    result = ask(sglang(*by_accepted, **info), "--training-log", str(log))
+    result = ask(sglang(*by_accepted, **info), "--training-log", str(log), "--tolerance", "0.1")
     assert result.exit_code == EXIT_BROKEN, result.stdout
     first, *_ = result.stdout.split("what to check next\n")[1].splitlines()
     assert words in first
@@ -159,10 +176,19 @@ def test_prompts_go_through_the_servers_chat_template() -> None:
     assert questions[0]["sampling_params"] == {"temperature": 0.0, "max_new_tokens": 128}
 
 
-@pytest.mark.parametrize("answer", [404, 400, {"object": "error"}])
+@pytest.mark.parametrize("answer", [404, 400, 422, {"object": "error"}])
 def test_server_without_a_chat_template_gets_plain_text(answer: Answer) -> None:
     questions = asked_of(sglang() | {"/tokenize": answer})
     assert [question["text"] for question in questions] == list(prompts.QUESTIONS)
+
+
+def test_plain_text_is_noted_once() -> None:
+    assert ask(sglang(1) | {"/tokenize": 404}).stdout.count("note ") == 1
+    assert "note " not in ask(sglang(1)).stdout
+
+
+def test_server_whose_chat_template_fails_is_told() -> None:
+    one_line(ask(sglang(1) | {"/tokenize": 500}), "prompt 1 of 8 was refused by /tokenize with 500")
 
 
 def test_prompts_of_ones_own(tmp_path: Path) -> None:
@@ -191,6 +217,18 @@ def test_line_that_is_no_prompt_is_named(tmp_path: Path, line: str) -> None:
     one_line(ask(sglang(1), "--prompts", str(file)), f"{file}, line 2", "JSON string")
 
 
+def test_line_breaks_within_a_prompt_and_a_mark_at_the_beginning(tmp_path: Path) -> None:
+    file = tmp_path / "prompts.jsonl"
+    file.write_text('\ufeff"one\u2028line"\r\n"another"\n', encoding="utf-8")
+    assert [q["text"] for q in asked_of(sglang(), "--prompts", str(file))] == ["one\u2028line", "another"]
+
+
+@pytest.mark.parametrize("file", ["/dev/zero", "/dev/null"])
+def test_device_is_no_file(file: str) -> None:
+    one_line(ask(sglang(1), "--prompts", file), "not a file")
+    one_line(ask(sglang(1), "--training-log", file), "not a file")
+
+
 @pytest.mark.parametrize(("content", "words"), [(b"", "no prompt in it"), (b"\xff\xfe", "decode")])
 def test_prompts_file_that_holds_none(tmp_path: Path, content: bytes, words: str) -> None:
     file = tmp_path / "prompts.jsonl"
@@ -214,6 +252,54 @@ def test_earlier_releases_of_sglang_count_under_other_names() -> None:
         assert "draft token " not in result.stdout  # what it does not count is not shown
 
 
+@pytest.mark.parametrize("name", ["spec_correct_drafts_histogram", "spec_accept_histogram"])
+def test_histogram_has_had_two_names(name: str) -> None:
+    counts = {"completion_tokens": 31, "spec_verify_ct": 10, "spec_accept_token_num": 20, name: [1, 2, 3, 4]}
+    assert "0.900  0.700  0.400" in ask(sglang() | {"/generate": {"meta_info": counts}}).stdout
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        *({"spec_verify_ct": value} for value in ("ten", -1, 1.5, float("nan"), [1], True, 10**4000)),
+        *({"spec_num_correct_drafts": value} for value in ("x", -100, [], float("inf"))),
+        *({"spec_correct_drafts_histogram": value} for value in ("abc", {"a": 1}, 5, [[1]], [-1, 2], ["x"])),
+        {"spec_num_correct_drafts": None, "completion_tokens": "31"},
+    ],
+)
+def test_odd_counts_are_told(odd: dict[str, Any]) -> None:
+    answer = {"meta_info": meta(1, 2, 3, 4)["meta_info"] | odd}
+    one_line(ask(sglang() | {"/generate": answer}), "meta_info of prompt 1 of 8 is odd")
+
+
+@pytest.mark.parametrize(
+    "impossible",
+    [
+        {"spec_num_correct_drafts": 1000, "spec_correct_drafts_histogram": []},
+        {"spec_correct_drafts_histogram": [0, 0, 0, 1000]},
+        {"spec_num_correct_drafts": None, "completion_tokens": 2, "spec_correct_drafts_histogram": []},
+    ],
+)
+def test_counts_that_cannot_be_are_told(impossible: dict[str, Any]) -> None:
+    answer = {"meta_info": meta(1, 2, 3, 4)["meta_info"] | impossible}
+    one_line(ask(sglang() | {"/generate": answer}), "the counts of prompt 1 of 8 contradict each other")
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        *({"speculative_num_steps": value} for value in ("3", 2.5, 0, 10**7)),
+        {"speculative_algorithm": 3},
+        {"speculative_draft_model_path": 5},
+        {"speculative_accept_threshold_acc": "high"},
+        {"model_path": None},
+        {"version": 1},
+    ],
+)
+def test_odd_server_info_is_told(odd: dict[str, Any]) -> None:
+    one_line(ask(sglang(1, **odd)), "/server_info is odd", next(iter(odd)))
+
+
 def test_vllm_counts_in_its_metrics() -> None:
     result = ask(Vllm(9, 7, 4, rounds=10), "--expect", "3")
     assert result.exit_code == 0, result.output
@@ -226,7 +312,49 @@ def test_vllm_counts_in_its_metrics() -> None:
 def test_vllm_without_a_chat_template_gets_plain_text() -> None:
     routes = Vllm(9, 7, 4, rounds=10)
     routes["/v1/chat/completions"] = 400
-    assert "accept length 3.00" in ask(routes).stdout
+    assert "accept length 3.00" in (told := ask(routes).stdout)
+    assert told.count("asked as plain text") == 1
+    routes["/v1/chat/completions"] = 500
+    one_line(ask(routes), "refused by /v1/chat/completions with 500")
+
+
+def test_promise_to_vllm_is_for_as_many_tokens_as_it_drafts(tmp_path: Path) -> None:
+    log = tmp_path / "val_metrics.json"
+    log.write_text('{"full_acc_0_epoch": 0.9, "full_acc_1_epoch": 0.8, "full_acc_2_epoch": 0.7}')
+    result = ask(Vllm(9, rounds=10), "--training-log", str(log))
+    assert result.stdout.startswith("as promised  accept length 1.90, promised 1.90")
+
+
+@pytest.mark.parametrize(
+    "metrics",
+    [
+        "vllm:spec_decode_num_drafts_total{} NaN",
+        "vllm:spec_decode_num_drafts_total{} +Inf",
+        "vllm:spec_decode_num_drafts_total{} -3",
+        'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="x"} 1',
+        'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="-1"} 1',
+        "vllm:spec_decode_num_accepted_tokens_per_pos_total 1",
+    ],
+)
+def test_vllm_with_odd_metrics(metrics: str) -> None:
+    routes = Vllm(1, rounds=1)
+    name = metrics.partition("{")[0].partition(" ")[0]
+    drafts = "# TYPE vllm:spec_decode_num_drafts_total counter\nvllm:spec_decode_num_drafts_total 1\n"
+    routes["/metrics"] = f"{'' if 'drafts' in name else drafts}# TYPE {name} counter\n{metrics}\n"
+    one_line(ask(routes), "/metrics is not as vLLM writes it")
+
+
+def test_vllm_whose_counters_fall_is_told() -> None:
+    routes = Vllm(9, 7, 4, rounds=10, before=100)
+    routes["/v1/chat/completions"] = lambda _: setattr(routes, "answered", 1) or {"choices": []}  # type: ignore[func-returns-value]
+    one_line(ask(routes), "contradict each other: fewer than before")
+
+
+@pytest.mark.parametrize("models", [{"data": None}, {"data": ["x"]}, {"data": []}, [], 404])
+def test_vllm_that_names_no_model(models: Answer) -> None:
+    routes = Vllm(1, rounds=1)
+    routes["/v1/models"] = models
+    one_line(ask(routes), "names no model")
 
 
 @pytest.mark.parametrize(
@@ -235,7 +363,7 @@ def test_vllm_without_a_chat_template_gets_plain_text() -> None:
         ("# TYPE python_info gauge\npython_info 1.0\n", "without --disable-log-stats"),
         ("# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running 1.0\n", "without speculation"),
         (404, "without --disable-log-stats"),
-        ("}{ nonsense", "format of Prometheus"),
+        ("}{ nonsense", "not as vLLM writes it"),
     ],
 )
 def test_vllm_that_does_not_count(metrics: Answer, words: str) -> None:
@@ -257,15 +385,32 @@ def test_server_that_is_not_there() -> None:
     one_line(acceptance(f"http://127.0.0.1:{port}"), "no server answers there", "is it started?")
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:30000", "ftp://host", "", "http://[", "nonsense"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "127.0.0.1:30000",
+        "ftp://host",
+        "",
+        "http://[",
+        "nonsense",
+        "http://",
+        "http://xn--:1",
+        f"http://{'a' * 300}",
+    ],
+)
 def test_address_that_is_none(url: str) -> None:
     one_line(acceptance(url))
 
 
-@pytest.mark.parametrize("answer", [404, 500, "hello", [1], {"status": "ok"}])
+@pytest.mark.parametrize("answer", [404, 302, "hello", [1], {"status": "ok"}, "[" * 10**5])
 def test_server_of_another_kind(answer: Answer) -> None:
     routes = dict.fromkeys(("/server_info", "/get_server_info", "/version", "/health"), answer)
     one_line(ask(routes), "neither sglang", "nor vLLM")
+
+
+@pytest.mark.parametrize("status", [500, 503])
+def test_server_that_is_not_ready(status: int) -> None:
+    one_line(ask({"/server_info": status}), f"/server_info answers {status}", "not ready")
 
 
 def test_sglang_without_speculation() -> None:
@@ -290,6 +435,29 @@ def test_server_that_asks_for_a_key() -> None:
 )
 def test_answer_that_says_nothing(answer: Answer, words: tuple[str, ...]) -> None:
     one_line(ask(sglang(1) | {"/generate": answer}), *words)
+
+
+def test_answer_that_trickles_is_not_waited_for() -> None:
+    with socket.socket() as trickling:
+        trickling.bind(("127.0.0.1", 0))
+        trickling.listen()
+        stop = threading.Event()
+
+        def trickle() -> None:
+            connection, _ = trickling.accept()
+            with connection:
+                connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n")
+                while not stop.wait(0.05):
+                    connection.sendall(b" ")
+
+        thread = threading.Thread(target=trickle)
+        thread.start()
+        try:
+            url = f"http://127.0.0.1:{trickling.getsockname()[1]}"
+            one_line(acceptance(url, "--timeout", "0.5"), "within 0.5 s")
+        finally:
+            stop.set()
+            thread.join()
 
 
 def test_server_that_does_not_answer_in_time() -> None:
@@ -323,12 +491,39 @@ def test_bad_option(arguments: tuple[str, ...], words: str) -> None:
         ('{"full_acc_0_epoch": 97.5}', "no share"),
         ('{"full_acc_0_epoch": NaN}', "no share"),
         ("val/full_acc_0_epoch=0.5.5", "no share"),
+        ("val/full_acc_0_epoch=0.9\nval/full_acc_0_epoch=nan", "no share"),
+        ('{"full_acc_0_epoch": 1' + "0" * 400 + "}", "no share"),
+        ('{"full_acc_0_epoch": true}', "no full_acc_0"),
+        ('{"full_acc_0_epoch": 0.5, "full_acc_1_epoch": 0.9}', "fall from step to step"),
     ],
 )
 def test_training_log_without_accuracies(tmp_path: Path, content: str, words: str) -> None:
     file = tmp_path / "log"
     file.write_text(content)
     one_line(acceptance("http://127.0.0.1:9", "--training-log", str(file)), str(file), words)
+
+
+def test_proxy_is_not_asked_about_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "socks5://127.0.0.1:9")
+    assert ask(sglang(1)).exit_code == 0
+    one_line(acceptance("http://example.invalid"))
+
+
+def test_password_in_an_address_is_not_shown() -> None:
+    with serving(sglang(1)) as url:
+        result = acceptance(url.replace("http://", "http://somebody:secret@"))
+    assert result.exit_code == 0
+    assert "secret" not in result.output
+
+
+@pytest.mark.parametrize("key", ["schlüssel", "a\nb"])
+def test_key_that_cannot_be_sent(key: str) -> None:
+    one_line(acceptance("http://127.0.0.1:9", "--api-key", key), "--api-key")
+
+
+def test_key_is_sent() -> None:
+    assert ask(sglang(1), "--api-key", "key").exit_code == 0
 
 
 def test_words_of_a_server_cannot_steer_the_terminal() -> None:
