@@ -402,10 +402,20 @@ class Cause(StrEnum):
         "The accept length is not the one that the draft was trained to.",
         "Mend what the other contracts name: taps first, then draft tokens.",
     )
+    COUNTS_DIFFER = (
+        "counts-differ",
+        "The library counts other rounds or accepted draft tokens than there were.",
+        "A defect of the scheduler's counters; report it upstream.",
+    )
+    SETTING_IGNORED = (
+        "setting-ignored",
+        "The engine does not serve in the way that it was told to.",
+        "Look for the argument in the release's --help: it may have been renamed, or is overridden.",
+    )
     METRICS_MISSING = (
         "metrics-missing",
         "The trainer left no step accuracies beside the checkpoint, so nothing is promised.",
-        "If the release renamed them, contracts/acceptance.py has to follow.",
+        "If the release renamed them, contracts/promise.py has to follow.",
     )
     ALGORITHM_DIFFERS = (
         "algorithm-differs",

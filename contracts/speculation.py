@@ -22,6 +22,8 @@ class Round:
     accepted: int
     """How many of them the target would have generated itself, by the library's verification."""
 
+    batch: int = 1
+    """Requests that were drafted for together."""
     branches: tuple[tuple[int, ...], ...] = ()
     """What each branch of the draft's cache was fed on the way, token by token. sglang keeps as many as topk
     and moves nothing between them (spec_utils.py, select_top_k_tokens): a token whose parent was fed to
@@ -59,6 +61,8 @@ class Generation:
     prompt: tuple[int, ...]
     tokens: tuple[int, ...]
     """What was generated after it."""
+    prefills: int = 0
+    """Batches in which its prompt was read."""
     rounds: tuple[Round, ...] = ()
     verifications: int = 0
     """The library's own count of rounds."""

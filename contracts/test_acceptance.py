@@ -43,6 +43,60 @@ def test_prompts_are_served(workbench: Workbench, recipe: Recipe, setting: Setti
 
 @every_draft
 @every_setting
+def test_drafts_have_the_shape_that_was_told(acceptance: Acceptance) -> None:
+    """Every request is drafted for, in chains or trees of the size that the server was told."""
+    setting, rounds = acceptance.setting, [made.rounds for made in acceptance.run.generations]
+    drafts = [item for items in rounds for item in items]
+    sizes = {len(item.drafted) + 1 for item in drafts}
+    widest = max((item.parents.count(node) for item in drafts for node in item.parents), default=0)
+    if not all(rounds) or sizes != {setting.draft_tokens} or widest != setting.topk:
+        raise Broken(
+            Cause.SETTING_IGNORED,
+            expected=f"{setting.draft_tokens} nodes, {setting.topk} to a node, for every request",
+            seen=f"{sorted(sizes)} nodes, {widest} to a node, for {sum(map(bool, rounds))} of {len(rounds)}",
+        )
+
+
+@every_draft
+@every_setting
+def test_requests_are_batched_as_told(acceptance: Acceptance) -> None:
+    """Requests run together unless the server was told otherwise."""
+    running = acceptance.setting.running
+    largest = max((item.batch for made in acceptance.run.generations for item in made.rounds), default=0)
+    if largest != running if running else largest < 2:
+        raise Broken(Cause.SETTING_IGNORED, expected=f"{running or 'several'} at a time", seen=largest)
+
+
+@every_draft
+@every_setting
+def test_prompts_are_read_as_told(acceptance: Acceptance) -> None:
+    """A prompt is read whole unless the server was told otherwise."""
+    chunk = acceptance.setting.chunk
+    for number, generation in enumerate(acceptance.run.generations, start=1):
+        parts = math.ceil(len(generation.prompt) / chunk) if chunk else 1
+        most = math.inf if chunk else 1  # what others left of a chunk may be less than a chunk
+        if not parts <= generation.prefills <= most:
+            seen = f"{generation.prefills} of prompt {number}"
+            raise Broken(Cause.SETTING_IGNORED, expected=f"read in {parts} parts", seen=seen)
+
+
+@every_draft
+@every_setting
+def test_engine_counts_what_it_does(acceptance: Acceptance) -> None:
+    """The library counts as many rounds, and accepted draft tokens, as there were."""
+    for number, generation in enumerate(acceptance.run.generations, start=1):
+        done = len(generation.rounds), sum(item.accepted for item in generation.rounds)
+        counted = generation.verifications, generation.accepted
+        if done != counted:
+            raise Broken(
+                Cause.COUNTS_DIFFER,
+                expected=f"{done[0]} rounds with {done[1]} accepted of prompt {number}",
+                seen=f"{counted[0]} with {counted[1]}",
+            )
+
+
+@every_draft
+@every_setting
 def test_target_alone_generates_as_by_transformers(acceptance: Acceptance) -> None:
     """Without a draft the engine generates, greedily, what transformers does."""
     for expected, generation in zip(acceptance.expected, acceptance.alone.generations, strict=True):

@@ -53,6 +53,7 @@ def _generation(expected: Expected) -> Generation:
                 drafted=drafted,
                 parents=parents,
                 accepted=accepted,
+                batch=2,
                 branches=(drafted[:-1],),
             )
         )
@@ -60,6 +61,7 @@ def _generation(expected: Expected) -> Generation:
     return Generation(
         prompt=expected.text[: expected.prompt],
         tokens=expected.text[expected.prompt :][:TOKENS],
+        prefills=1,
         rounds=tuple(rounds),
         verifications=len(rounds),
         accepted=sum(item.accepted for item in rounds),
@@ -71,6 +73,25 @@ RUN = EngineRun(generations=tuple(map(_generation, EXPECTED)))
 ALONE = EngineRun(
     generations=tuple(Generation(prompt=item.prompt, tokens=item.tokens) for item in RUN.generations)
 )
+OTHER = VOCAB + 1
+"""What the draft ranks second everywhere."""
+
+
+def _as_tree(item: Round) -> Round:
+    """The same with a second branch to each node, which is never right."""
+    first, second, third = item.drafted
+    return replace(
+        item,
+        drafted=(first, OTHER, second, OTHER, OTHER, third, OTHER),
+        parents=(0, 0, 1, 1, 2, 3, 3),
+        branches=((first, second), (OTHER, OTHER)),
+    )
+
+
+TREES = EngineRun(
+    generations=tuple(replace(made, rounds=tuple(map(_as_tree, made.rounds))) for made in RUN.generations)
+)
+"""The same run in trees."""
 ROWS = [len(expected.text) - STEPS for expected in EXPECTED]
 STATES: dict[Form, list[Array]] = {
     form: [_array(LAYERS + 1, rows, HIDDEN) for rows in ROWS] for form in FORMS

@@ -16,7 +16,7 @@ from contracts.settings import SETTINGS
 from contracts.snapshots import SurfaceSnapshot
 from contracts.speculation import EngineRun, Round
 from contracts.verdict import Broken, Cause
-from tests.acceptances import ACCEPTANCE, ALONE, METRICS, PARTS, RUN, a_round, first, last_token
+from tests.acceptances import ACCEPTANCE, ALONE, METRICS, PARTS, RUN, TREES, a_round, first, last_token
 from tests.acceptances import taps as run_taps
 from tests.facts import HANDOFF, RENAMES, SERVED, SHAPES, TRAINED, with_facet
 from tests.replays import PROMPT, REPLAY, library, served, taps
@@ -112,7 +112,44 @@ def other_draft_after_the_rejected() -> EngineRun:
     return a_round(RUN, second_is_rejected, drafted=(*rejected.drafted[:2], 0))
 
 
+def is_accepted(item: Round) -> bool:
+    return item.accepted == 3
+
+
+def drafted_on_another_branch() -> EngineRun:
+    """A chain whose last token follows on what it should not, and is rejected."""
+    *good, _ = next(item for item in RUN.generations[0].rounds if is_accepted(item)).drafted
+    run = a_round(RUN, is_accepted, drafted=(*good, 0), accepted=2, branches=((good[0], 0),))
+    return first(run, accepted=run.generations[0].accepted - 1)
+
+
+def wrongly_verified() -> EngineRun:
+    """A round of trees in which one token less is accepted than the target would have said."""
+    run = a_round(TREES, second_is_rejected, accepted=0)
+    return first(run, accepted=run.generations[0].accepted - 1)
+
+
 LIARS = (
+    Liar(
+        "acceptance.drafts_have_the_shape_that_was_told",
+        Cause.SETTING_IGNORED,
+        acceptance=engine(run=first(RUN, rounds=(), verifications=0, accepted=0)),
+    ),
+    Liar(
+        "acceptance.requests_are_batched_as_told",
+        Cause.SETTING_IGNORED,
+        acceptance=engine(setting=SETTINGS[2]),
+    ),
+    Liar(
+        "acceptance.prompts_are_read_as_told",
+        Cause.SETTING_IGNORED,
+        acceptance=engine(setting=SETTINGS[3]),
+    ),
+    Liar(
+        "acceptance.engine_counts_what_it_does",
+        Cause.COUNTS_DIFFER,
+        acceptance=engine(setting=SETTINGS[1], run=first(TREES, verifications=1)),
+    ),
     Liar("acceptance.prompts_are_served", Cause.DRAFT_REFUSED, workbench=Refusing(engine=(SERVE,))),
     Liar(
         "acceptance.target_alone_generates_as_by_transformers",
@@ -147,12 +184,12 @@ LIARS = (
     Liar(
         "acceptance.verification_accepts_what_the_target_would_say",
         Cause.VERIFICATION_DIFFERS,
-        acceptance=engine(setting=SETTINGS[1], run=a_round(RUN, second_is_rejected, accepted=0)),
+        acceptance=engine(setting=SETTINGS[1], run=wrongly_verified()),
     ),
     Liar(
         "acceptance.accept_length_is_as_replayed",
         Cause.ACCEPT_LENGTH,
-        acceptance=engine(run=first(RUN, accepted=RUN.generations[0].accepted + 1)),
+        acceptance=engine(run=drafted_on_another_branch()),
     ),
     Liar(
         "acceptance.accept_length_is_what_training_promised",

@@ -8,7 +8,7 @@ they were handed to the draft, and the embedding and head that the draft ran wit
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,7 @@ def _generation(request: Any, watch: _Watch | None) -> Generation:
     return Generation(
         prompt=tuple(request.origin_input_ids),
         tokens=tuple(request.output_ids),
+        prefills=watch.prefills[request.rid] if watch else 0,
         rounds=tuple(watch.rounds[request.rid]) if watch else (),
         verifications=request.spec_verify_ct,
         accepted=request.spec_num_correct_drafts,
@@ -63,6 +64,7 @@ class _Watch:
 
     def __init__(self, scheduler: Any) -> None:
         self.rounds: dict[str, list[Round]] = defaultdict(list)
+        self.prefills: Counter[str] = Counter()
         self._states: dict[str, list[torch.Tensor]] = defaultdict(list)
         self._worker = scheduler.draft_worker.draft_worker
         self._draft = self._worker.draft_runner.model
@@ -100,6 +102,7 @@ class _Watch:
         names = [request.rid for request in batch.reqs]
         if self._proposal is None:
             rows = kept = list(batch.extend_lens)
+            self.prefills.update(names)
         else:
             rounds = self._read_rounds(batch, result)
             rows = [self._proposal.draft_token_num] * len(names)
@@ -124,6 +127,7 @@ class _Watch:
                     drafted=tuple(nodes[1:]),
                     parents=tuple(parents[1:]),
                     accepted=int(result.accept_lens[place]) - 1,
+                    batch=len(batch.reqs),
                     branches=tuple(map(tuple, fed[place].tolist())),
                 )
             )
