@@ -43,6 +43,8 @@ class Options:
     progress: Callable[[str], Progress] | None
     device: Device = "cpu"
     """What depths forward and engine run on."""
+    server_args: tuple[str, ...] = ()
+    """Of the user's own server, beside what export names."""
 
 
 class Group:
@@ -225,7 +227,9 @@ class Group:
             "case": f"{kind}/{recipe}",
             "folder": str(self.draft_folder(recipe, kind)),
             "target": str(self.target_folder(self._recipes[recipe].target)),
-            "server_args": list(self.plans[recipe].server_args) if kind == "exported" else [],
+            "server_args": [*self.plans[recipe].server_args, *self._options.server_args]
+            if kind == "exported"
+            else [],
         }
 
     def forward_case(self, recipe: str) -> dict[str, Any]:

@@ -74,6 +74,19 @@ def _check_options(option: Any) -> None:
         raise Unusable(f"--verdicts: cannot write {option.verdicts}; name a file in an existing folder")
 
 
+def _words(arguments: str) -> tuple[str, ...]:
+    """Arguments of the server, as a shell would take them apart.
+
+    Raises:
+        Unusable: it could not.
+
+    """
+    try:
+        return tuple(shlex.split(arguments))
+    except ValueError as error:
+        raise Unusable(f"--server-args: {error}: {arguments}") from None
+
+
 @dataclass
 class Judge:
     """One session: its options, its workbench and the verdicts so far."""
@@ -117,6 +130,7 @@ class Judge:
                 case_timeout=option.case_timeout,
                 progress=None if worker else _ProgressLine(config).start,
                 device=option.device,
+                server_args=_words(option.server_args),
             )
             for side in pythons:
                 with contextlib.suppress(NotRun):  # said by every contract that needs it
@@ -128,6 +142,8 @@ class Judge:
         given = [f"--{side}-python={python}" for side, python in pythons.items() if python != sys.executable]
         if option.device != "cpu":
             given.append(f"--device={option.device}")
+        if option.server_args:
+            given.append(f"--server-args={option.server_args}")
         if option.contracts_known:
             given.append(f"--contracts-known={option.contracts_known}")
         return cls(

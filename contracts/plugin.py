@@ -83,6 +83,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="where the serving library runs drafts [CONTRACTS_DEVICE; default: cpu]",
     )
     group.addoption(
+        "--server-args",
+        metavar="ARGUMENTS",
+        default=os.environ.get("CONTRACTS_SERVER_ARGS") or "",
+        help="further arguments of the server, as your own has them [CONTRACTS_SERVER_ARGS]",
+    )
+    group.addoption(
         "--case-timeout",
         metavar="SECONDS",
         type=float,

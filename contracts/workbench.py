@@ -35,6 +35,7 @@ class Workbench:
         case_timeout: float = CASE_TIMEOUT,
         progress: Callable[[str], Progress] | None = None,
         device: Device = "cpu",
+        server_args: tuple[str, ...] = (),
         recipes: tuple[Recipe, ...] = RECIPES,
     ) -> None:
         self.cache = cache
@@ -45,7 +46,12 @@ class Workbench:
         self._recipes = {recipe.name: recipe for recipe in recipes}
         self._sides: dict[SideName, Side | SideUnavailable] = {}
         options = Options(
-            cache=cache, session=session, case_timeout=case_timeout, progress=progress, device=device
+            cache=cache,
+            session=session,
+            case_timeout=case_timeout,
+            progress=progress,
+            device=device,
+            server_args=server_args,
         )
         silent = [recipe for recipe in recipes if not recipe.speaks]
         speaking = [recipe for recipe in recipes if recipe.speaks]

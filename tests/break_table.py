@@ -154,6 +154,7 @@ TRAINED_BY_DEFAULT = Break(
     name="normed residual",
     about="trained with the command's default, --norm-before-residual",
     cause=Cause.RESIDUAL_BEFORE_NORM,
+    depth=FORWARD,
 )
 
 
@@ -233,7 +234,7 @@ def document(table: Table) -> str:
         "",
         "Drafts of other kinds (DFlash, DSpark), target classes that do not capture or that capture otherwise, tensor",
         "parallelism and quantised targets: nothing of these can be wrong with an EAGLE-3 draft of a Llama target in",
-        "one process. What a CPU cannot show is listed in the [README](../README.md#how-it-works).",
+        "one process. The [README](../README.md#how-it-works) says what a CPU does not offer.",
         "",
         "## No false alarm",
         "",
@@ -282,6 +283,8 @@ def _blind_spots(table: Table) -> list[str]:
         judged = [row for row in table.breaks if depth == LOAD or not row.unwritten]
         blind = [row.of.name for row in judged if not getattr(row, depth)]
         found.append(f"- Not seen at depth {depth}: {', '.join(blind) or 'none'}.")
+    chance = [row.of.name for row in table.breaks if row.unwritten]
+    found.append(f"- Not judged at depths forward and engine, where chance decides: {', '.join(chance)}.")
     return found
 
 

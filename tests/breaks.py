@@ -22,6 +22,7 @@ from tests.mutations import (
     linear_rope,
     norm_before_fc,
     nothing,
+    other_rope,
     permute_fc,
     rename,
     swap,
@@ -37,7 +38,9 @@ class Break:
     about: str
     apply: Mutation = nothing
     cause: Cause | None = None
-    """Its right name, which one depth at least has to give."""
+    """Its right name."""
+    depth: str = "load"
+    """The first depth that has to give it: load, forward or engine."""
     server_args: tuple[str, ...] = ()
     """How the server is started besides; {target} is the folder of the target."""
     reports: tuple[str, ...] = ()
@@ -75,11 +78,6 @@ def flip_norm_output(tensors: Tensors, config: Config) -> None:
 
 def other_base(tensors: Tensors, config: Config) -> None:
     config["rope_theta"] = config["rope_parameters"]["rope_theta"] = 500.0
-
-
-def default_base(tensors: Tensors, config: Config) -> None:
-    """As a reader of the old spelling alone sees a config in the new one."""
-    config["rope_theta"] = config["rope_parameters"]["rope_theta"] = 10_000.0
 
 
 def without(*keys: str) -> Mutation:
@@ -126,18 +124,20 @@ BREAKS = (
           apply=edit(num_hidden_layers=2), cause=Cause.PARAMETER_UNWRITTEN,
           reports=("sgl-project/sglang#24663",)),
     Break(name="k and v swapped", about="keys and values are saved under each other's name",
-          apply=swap(K, V), cause=Cause.K_AND_V_SWAPPED),
+          apply=swap(K, V), cause=Cause.K_AND_V_SWAPPED, depth="forward"),
     Break(name="gate and up swapped", about="the projections of the MLP are saved under each other's name",
-          apply=swap(GATE, UP), cause=Cause.GATE_AND_UP_SWAPPED),
+          apply=swap(GATE, UP), cause=Cause.GATE_AND_UP_SWAPPED, depth="forward"),
     Break(name="halves swapped", about="q, k and v expect the target's state before the embedding",
-          apply=swap_halves, cause=Cause.HALVES_SWAPPED),
+          apply=swap_halves, cause=Cause.HALVES_SWAPPED, depth="forward"),
     # Aux layers and fc.
     Break(name="capture off", about="use_aux_hidden_state is false", apply=capture_off,
           cause=Cause.FC_SKIPPED),
+    Break(name="no eagle_config", about="config.json does not say which layers to capture",
+          apply=no_eagle_config, cause=Cause.WRONG_LAYERS),
     Break(name="ids of training copied", about="each tap is one layer late, and the last does not exist",
           apply=ids(1, 4, 7), cause=Cause.WRONG_LAYERS, reports=("sgl-project/sglang#25454",)),
     Break(name="ids shifted twice", about="ids are converted twice, so each tap is one layer early",
-          apply=ids(-1, 2, 5), cause=Cause.TAPS_EARLY),
+          apply=ids(-1, 2, 5), cause=Cause.TAPS_EARLY, depth="forward"),
     Break(name="one id wrong", about="the middle tap is one layer early", apply=ids(0, 2, 6),
           cause=Cause.WRONG_LAYERS),
     Break(name="last id wrong", about="the last tap is one layer early", apply=ids(0, 3, 5),
@@ -145,7 +145,7 @@ BREAKS = (
     Break(name="an id missing", about="two ids for an fc of three states", apply=ids(0, 3),
           cause=Cause.WRONG_LAYERS),
     Break(name="fc chunks permuted", about="the column blocks of fc.weight are in another order",
-          apply=permute_fc, cause=Cause.CHUNKS_PERMUTED),
+          apply=permute_fc, cause=Cause.CHUNKS_PERMUTED, depth="forward"),
     # Vocabulary.
     Break(name="d2t absolute", about="d2t holds target ids instead of offsets", apply=absolute_d2t,
           cause=Cause.MAP_OUT_OF_RANGE),
@@ -157,7 +157,7 @@ BREAKS = (
     Break(name="tied head", about="tie_word_embeddings is copied from a target that ties",
           apply=edit(tie_word_embeddings=True), cause=Cause.HEAD_REPLACED, reports=("Tencent/AngelSlim#16",)),
     Break(name="head rows reversed", about="the head is in another order than d2t", apply=head_reversed,
-          cause=Cause.HEAD_REPLACED),
+          cause=Cause.HEAD_REPLACED, depth="engine"),
     # Norms.
     Break(name="norm_before_fc flipped", about="the norm before fc is on in one library only",
           apply=flip_norm_before_fc, cause=Cause.NORM_DIFFERS),
@@ -166,20 +166,20 @@ BREAKS = (
     Break(name="fc_norm added", about="config.json promises norms that the draft does not have",
           apply=edit(fc_norm=True), cause=Cause.NORM_DIFFERS, reports=("sgl-project/sglang#26506",)),
     Break(name="norms swapped", about="input_layernorm and hidden_norm are saved under each other's name",
-          apply=swap(*NORMS), cause=Cause.NORMS_SWAPPED),
+          apply=swap(*NORMS), cause=Cause.NORMS_SWAPPED, depth="forward"),
     Break(name="epsilon", about="rms_norm_eps is 1e-2", apply=edit(rms_norm_eps=1e-2),
           cause=Cause.NORM_EPSILON),
     # RoPE and attention.
     Break(name="RoPE base 500", about="the rotary base is another", apply=other_base,
           cause=Cause.ROPE_FREQUENCIES, reports=("sgl-project/SpecForge#265",)),
-    Break(name="RoPE base 10000", about="the rotary base is a library's default", apply=default_base,
-          cause=Cause.ROPE_BASE_DEFAULT, reports=("NVIDIA-NeMo/Automodel#2920",)),
+    Break(name="RoPE base 10000", about="the rotary base is a library's default", apply=other_rope,
+          cause=Cause.ROPE_BASE_DEFAULT, depth="forward", reports=("NVIDIA-NeMo/Automodel#2920",)),
     Break(name="RoPE scaled", about="linear scaling that training did not have", apply=linear_rope,
           cause=Cause.ROPE_FREQUENCIES),
     Break(name="RoPE interleaved", about="neighbours rotate together instead of halves",
           apply=edit(rope_is_neox_style=False), cause=Cause.ROPE_PAIRS),
     Break(name="short table", about="max_position_embeddings is less than the context that is served",
-          apply=edit(max_position_embeddings=16), cause=Cause.DRAFT_REFUSED,
+          apply=edit(max_position_embeddings=16), cause=Cause.DRAFT_REFUSED, depth="forward",
           reports=("sgl-project/SpecForge#249", "sgl-project/sglang#3574")),
     Break(name="dtype of its own", about="config.json states float16, for a target that states bfloat16",
           apply=edit(dtype="float16"), cause=Cause.DTYPE_DIFFERS, reports=("sgl-project/SpecForge#890",)),

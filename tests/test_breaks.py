@@ -38,7 +38,7 @@ def each(*breaks: Break) -> pytest.MarkDecorator:
 
 @each(*BREAKS, TRAINED_BY_DEFAULT)
 def test_break_is_found_and_rightly_named(row: Row) -> None:
-    assert row.of.cause in row.causes
+    assert row.of.cause in getattr(row, row.of.depth)
 
 
 @each(*BREAKS)

@@ -1,4 +1,4 @@
-"""`--device`: what it changes, and what a machine without a GPU says."""
+"""`--device` and `--server-args`: what they change, and what a machine without a GPU says."""
 
 from __future__ import annotations
 
@@ -47,6 +47,23 @@ def test_reproduction_names_the_device(bench: Bench) -> None:
     bench.run("--device=cuda")
     verdicts = [line for line in bench.record() if line["kind"] == "verdict"]
     assert all("--device=cuda" in line["reproduce"] for line in verdicts)
+
+
+def test_arguments_of_ones_own_server_are_taken(bench: Bench) -> None:
+    result = bench.run("--server-args=--speculative-algorithm EAGLE")
+    assert result.ret == 0
+    (order,) = orders(bench)
+    given = {case["case"].split("/")[0]: case["server_args"] for case in order["cases"]}
+    assert given["exported"] == given["forward"] == ["--speculative-algorithm", "EAGLE"]
+    assert given["raw"] == []
+    verdicts = [line for line in bench.record() if line["kind"] == "verdict"]
+    assert all("'--server-args=--speculative-algorithm EAGLE'" in line["reproduce"] for line in verdicts)
+
+
+def test_arguments_that_no_shell_would_take(bench: Bench) -> None:
+    result = bench.run("--server-args=--model 'x")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--server-args: No closing quotation*"])
 
 
 def test_library_with_its_own_kernels_is_told(bench: Bench) -> None:

@@ -74,7 +74,8 @@ def setup(_device: Device = "cpu") -> tuple[str, ...]:
     import speculators.models.eagle3
     import speculators.train.vocab_mapping  # noqa: F401
 
-    return ("torchvision operators (declared only)",) if declared else ()
+    found = ["torchvision operators (declared only)"] if declared else []
+    return (*found, *speculators_training.install())
 
 
 def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:

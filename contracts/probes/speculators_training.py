@@ -34,13 +34,19 @@ FLAGS = {"norm_before_residual": "--no-norm-before-residual"}
 """Options of the command by the flag of a recipe that is false."""
 
 
+def install() -> tuple[str, ...]:
+    """Let the library's trainer, which asks for an accelerator, train on a CPU; says what is stood in for."""
+    import speculators.train.trainer as trainer
+
+    torch.accelerator.synchronize = lambda *_, **__: None
+    trainer.get_local_rank = lambda: "cpu"
+    return ("the trainer's device, and its waiting for an accelerator (training is on the CPU)",)
+
+
 def train(recipe: Mapping[str, Any], folder: Path, target: Path) -> None:
     """Train a draft for `target` as `recipe` says and leave its checkpoint in `folder`."""
-    import speculators.train.trainer as trainer
     from speculators.cli import app
 
-    torch.accelerator.synchronize = lambda *_, **__: None  # there is no accelerator to wait for,
-    trainer.get_local_rank = lambda: "cpu"  # and none to train on
     work = folder.with_name(f"{folder.name}.training")
     ids = [str(index) for index in recipe["aux_layer_ids"]]
     flags = [option for name, option in FLAGS.items() if recipe["flags"].get(name) is False]
