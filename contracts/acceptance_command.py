@@ -44,7 +44,7 @@ PromptFile = Annotated[
     typer.Option(
         "--prompts",
         metavar="FILE",
-        help="Prompts of your own, one JSON value a line: a string, token ids, or chat messages.",
+        help="Your own prompts, one JSON value a line: a string, chat messages, or the target's token ids.",
     ),
 ]
 Tokens = Annotated[int, typer.Option("--tokens", metavar="N", min=2, help="Tokens to generate per prompt.")]
@@ -112,6 +112,9 @@ def acceptance(
         fail(str(error))
     except KeyboardInterrupt:
         fail("interrupted", EXIT_INTERRUPTED)
+    most = server.served.steps and server.served.steps + 1
+    if expect is not None and most is not None and expect > most:
+        fail(f"--expect {expect:g}: who drafts {most - 1} tokens in a row accepts {most} at the most")
     promised = None
     if trained:
         promised = Promise.of_training(trained, server.served, tolerance)

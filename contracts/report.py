@@ -14,7 +14,7 @@ from contracts import __version__
 from contracts.causes import by_code
 from contracts.handoff import NotRun
 from contracts.recipes import RECIPES
-from contracts.settings import STEPS
+from contracts.settings import SETTINGS, STEPS
 from contracts.verdict import Outcome, Verdict
 
 if TYPE_CHECKING:
@@ -40,8 +40,11 @@ COLOURS = {
     Outcome.NOT_RUN: "blue",
 }
 _PLACES = {recipe.name: place for place, recipe in enumerate(RECIPES)}
+_ABOUT = {setting.name: setting.about for setting in SETTINGS}
+_DEPTHS = {"acceptance": "engine", "forward": "forward"}
+"""By module; the others are of depth load."""
 ACCEPT_LENGTHS = {
-    "accept_length": "served, {setting}",
+    "accept_length": "served: {about}",
     "replayed": "a chain, replayed by training",
     "promised": "promised by the trainer's accuracies",
 }
@@ -121,7 +124,10 @@ def write_summary(reporter: Any, judge: Judge) -> None:
     verdicts = judge.verdicts()
     reporter.section("contracts", sep="=")
     device = judge.workbench.device
-    reporter.write_line(f"draft-contracts {__version__}, depths: load, forward, engine (on {device})")
+    modules = {verdict.contract.partition(".")[0] for verdict in verdicts}
+    judged = {_DEPTHS.get(module, "load") for module in modules}
+    depths = ", ".join(depth for depth in ("load", "forward", "engine") if depth in judged)
+    reporter.write_line(f"draft-contracts {__version__}, depths: {depths or 'none'} (on {device})")
     for side, lines in environment(judge).items():
         reporter.write_line(f"{side:>8}: {lines[0]}")
         for line in lines[1:]:
@@ -173,12 +179,12 @@ def _write_accept_lengths(reporter: Any, verdicts: Sequence[Verdict]) -> None:
     for figure, label in ACCEPT_LENGTHS.items():
         for verdict in verdicts:
             if figure in (verdict.figures or {}):
-                row = rows.setdefault(label.format(setting=verdict.case.partition("/")[0]), {})
+                row = rows.setdefault(label.format(about=_ABOUT.get(verdict.case.partition("/")[0])), {})
                 row[verdict.recipe] = (verdict.figures or {})[figure]
     if not rows:
         return
     recipes = sorted({recipe for row in rows.values() for recipe in row}, key=_recipe_order)
-    title = f"accept length, of {STEPS + 1}"
+    title = f"accept length, of {STEPS + 1} ({STEPS} draft tokens and the target's own)"
     width = max(map(len, [title, *rows])) + 2
     reporter.write_line(f"  {title:<{width}}" + "".join(f"{recipe:>10}" for recipe in recipes))
     for label, row in rows.items():

@@ -203,8 +203,8 @@ each depth the causes that it names, or **not seen**: *load* looks at names, sha
 
 The last two columns are accept lengths, out of 4: of the `canary`, which was trained to be wrong wherever the
 interface is and which the causes are about, and of a draft that the library's own command `trained`. Sound, they
-reach {canary:.2f} and {trained:.2f}. Where part of a draft is memory that nobody wrote, what it computes is chance,
-and the causes of later depths are left out.
+reach {canary:.2f} and {trained:.2f}. Where part of a draft is memory that nobody wrote, what it computes is chance:
+the causes of later depths are left out, and an accept length near 4 is luck. The last row is a draft of its own.
 
 Of {releases}. Written by `python -m tests.break_table`, held by `tests/test_breaks.py` but for the accept lengths.
 """
@@ -267,7 +267,7 @@ def _lengths(row: Row) -> str:
     canary, trained = (
         "raises" if value is None else f"{value:.2f}" for value in (row.accept_length, row.trained)
     )
-    return f"{'' if row.of is TRAINED_BY_DEFAULT else canary} | {trained}"
+    return f"{'-' if row.of is TRAINED_BY_DEFAULT else canary} | {trained}"
 
 
 LOST = 0.1

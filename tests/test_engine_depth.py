@@ -34,7 +34,12 @@ def test_accept_lengths_are_told_beside_what_they_should_be(bench: Bench) -> Non
     result = bench.run(target=ENGINE, k="chain-trained")
     assert result.ret == 0, result.stdout.str()
     result.stdout.fnmatch_lines(
-        ["*accept length, of 4*trained", "*served, chain*", "*replayed by training*", "*promised*2.80"]
+        [
+            "*accept length, of 4 (3 draft tokens *trained",
+            "*served: chains of three*",
+            "*replayed by training*",
+            "*promised*2.80",
+        ]
     )
 
 

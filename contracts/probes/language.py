@@ -3,6 +3,8 @@
 A sequence is a key and then symbols; each key puts the symbols in a cycle of its own. EAGLE shifts a draft's
 tokens by one, so the key reaches the draft through the target's hidden states only: a draft that is given
 other states than it was trained on cannot know how to go on.
+
+`python -m contracts.probes.language` prints the prompts that acceptance is measured on, one JSON list a line.
 """
 
 from __future__ import annotations
@@ -52,3 +54,8 @@ def prompts() -> list[list[int]]:
         text(number % KEYS, start, length)
         for number, (start, length) in enumerate(zip(starts, PROMPT_LENGTHS, strict=True))
     ]
+
+
+if __name__ == "__main__":
+    for prompt in prompts():
+        print(prompt)

@@ -65,6 +65,11 @@ class Counts:
         squares = sum((2 * k - 1) * share for k, share in enumerate(self.shares, 1))
         return math.sqrt(max(squares - mean**2, 0.0) / self.rounds)
 
+    def of_first(self, places: int) -> Counts:
+        """The same if only so many draft tokens in a row had been drafted."""
+        reached = self.reached[:places]
+        return Counts(rounds=self.rounds, accepted=sum(reached), reached=reached)
+
     def contradiction(self, steps: int | None) -> str | None:
         """Why these cannot be counts of chains of so many draft tokens; None if they can."""
         if self.rounds < 0 or self.accepted < 0 or min(self.reached, default=0) < 0:

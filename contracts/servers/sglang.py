@@ -43,8 +43,8 @@ class _Meta(BaseModel):
     spec_correct_drafts_histogram: list[Count] | None = None
     spec_accept_histogram: list[Count] | None = None
 
-    def counts(self) -> Counts:
-        """What they say."""
+    def counts(self, steps: int) -> Counts:
+        """What they say of so many steps; a histogram ends where nothing more was accepted."""
         rounds = self.spec_verify_ct
         if not rounds:
             return Counts()  # one token, made by the prefill
@@ -53,7 +53,8 @@ class _Meta(BaseModel):
         if accepted is None:  # the prefill makes one token, and each round one besides those accepted
             accepted = self.completion_tokens - 1 - rounds
         by_accepted = self.spec_correct_drafts_histogram or self.spec_accept_histogram or []
-        reached = tuple(sum(by_accepted[k:]) for k in range(1, len(by_accepted)))
+        places = range(1, max(steps + 1, len(by_accepted))) if by_accepted else ()
+        reached = tuple(sum(by_accepted[k:]) for k in places)
         return Counts(rounds=rounds, accepted=accepted, reached=reached)
 
 
@@ -114,7 +115,7 @@ class Sglang:
         if not isinstance(meta, dict):
             raise ServerError(f"{self._talk.url}: the answer to {where} has no meta_info")
         try:
-            counts = _Meta.model_validate(meta).counts()
+            counts = _Meta.model_validate(meta).counts(self.served.steps or 0)
         except ValidationError as error:
             raise ServerError(f"{self._talk.url}: meta_info of {where} is odd: {_first(error)}") from None
         if told := counts.contradiction(self.served.steps):

@@ -128,7 +128,8 @@ class Talk:
     def _read(self, answer: Answer, path: str, where: str) -> Any:
         found = answer.json
         if found is None:
-            told = " ".join(answer.text.split())[:SHOWN]
+            words = " ".join(answer.text.split())
+            told = words if len(words) <= SHOWN else f"{words[:SHOWN]} ..."
             raise ServerError(f"{self.url}: {where} was refused by {path} with {answer.status}: {told}")
         return found
 
@@ -146,7 +147,9 @@ class Talk:
                 f"{self.url}: no answer to {where} within {self._timeout:g} s (--timeout)"
             ) from None
         except httpx.ConnectError as error:
-            raise ServerError(f"{self.url}: no server answers there ({error}); is it started?") from None
+            raise ServerError(
+                f"{self.url}: no server answers there ({error}); is it started, and has it loaded?"
+            ) from None
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError, OSError) as error:
             told = str(error) or type(error).__name__
             raise ServerError(
