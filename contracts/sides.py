@@ -242,14 +242,23 @@ def _load_run(folder: Path) -> SideRun | None:
 
 def manifest(folder: Path) -> dict[str, list[int]]:
     """Size and time of change of every file in a folder, by its path below it."""
-    stats = {str(file.relative_to(folder)): file.stat() for file in _files(folder)}
-    return {name: [status.st_size, status.st_mtime_ns] for name, status in stats.items()}
+    return {str(file.relative_to(folder)): _stamp(file) for file in _files(folder)}
 
 
 def is_intact(folder: Path, recorded: Mapping[str, list[int]]) -> bool:
-    """Whether every file of a manifest is still there, whole and untouched."""
-    now = manifest(folder)
-    return all(now.get(name) == size for name, size in recorded.items())
+    """Whether every file of a manifest is still there, whole and untouched.
+
+    Nothing else is looked at: another process may be writing exports beside them.
+    """
+    try:
+        return all(_stamp(folder / name) == stamp for name, stamp in recorded.items())
+    except OSError:
+        return False
+
+
+def _stamp(file: Path) -> list[int]:
+    status = file.stat()
+    return [status.st_size, status.st_mtime_ns]
 
 
 def _in_folder(value: Any, folder: Path) -> Any:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -289,3 +290,29 @@ def test_cache_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(CacheUnavailable, match="--contracts-cache") as error:
         side(tmp_path).run(CASES, tmp_path / "file" / "cache")
     assert "\n" not in str(error.value)
+
+
+def test_run_is_found_while_files_come_and_go_beside_it(tmp_path: Path) -> None:
+    """Another worker writes exports into the folder of a run, under temporary names."""
+    (tmp_path / "draft").write_text("weights")
+    recorded = sides.manifest(tmp_path)
+    (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
+    assert sides.is_intact(tmp_path, recorded)
+    stop = threading.Event()
+
+    def churn() -> None:
+        while not stop.is_set():
+            for number in range(50):
+                (tmp_path / f"partial-{number}").write_text("")
+            for number in range(50):
+                (tmp_path / f"partial-{number}").unlink()
+
+    thread = threading.Thread(target=churn)
+    thread.start()
+    try:
+        assert all(sides.is_intact(tmp_path, recorded) for _ in range(300))
+    finally:
+        stop.set()
+        thread.join()
+    (tmp_path / "draft").unlink()
+    assert not sides.is_intact(tmp_path, recorded)
