@@ -52,11 +52,19 @@ class Expected:
     def chain(self, committed: int) -> tuple[int, ...]:
         """The draft tokens of a chain: the best proposal after the best."""
         proposals, _ = self.branches(committed)
-        tokens, context = [], 0
-        for _ in range(STEPS):
-            tokens.append(int(proposals[context, 0]))
-            context = context * proposals.shape[1] + 1
-        return tuple(tokens)
+        return tuple(proposals[self._chain_contexts(), 0].tolist())
+
+    def tied(self, committed: int) -> bool:
+        """Whether rounding alone can change a chain that is drafted here."""
+        _, margins = self.branches(committed)
+        return bool((margins[self._chain_contexts(), 0] <= 2 * TOLERANCE).any())
+
+    def _chain_contexts(self) -> list[int]:
+        """The contexts that follow the best proposal after the best."""
+        contexts = [0]
+        while len(contexts) < STEPS:
+            contexts.append(contexts[-1] * self.proposals.shape[-1] + 1)
+        return contexts
 
     def accepted(self, committed: int) -> int:
         """How many tokens of that chain the target would have generated itself."""
@@ -173,16 +181,6 @@ class Acceptance:
             return None
         return f"{token} where training proposes {' or '.join(map(str, wanted.tolist()))}"
 
-    def _tied(self, expected: Expected, committed: int) -> bool:
-        """Whether rounding alone can change a chain that is drafted here."""
-        _, margins = expected.branches(committed)
-        context = 0
-        for _ in range(STEPS):
-            if margins[context, 0] <= 2 * TOLERANCE:
-                return True
-            context = context * margins.shape[1] + 1
-        return False
-
     def figures(self) -> dict[str, float]:
         """Accept lengths, by what they are: as served, as replayed, as promised."""
         found = {"accept_length": self.run.accept_length, "replayed": self.replayed()}
@@ -195,7 +193,7 @@ class Acceptance:
         Where rounding alone can change a chain, the engine's own count is taken.
         """
         counts = [
-            item.accepted if self._tied(expected, item.committed) else expected.accepted(item.committed)
+            item.accepted if expected.tied(item.committed) else expected.accepted(item.committed)
             for expected, item, _ in self.rounds()
         ]
         return 1 + sum(counts) / len(counts) if counts else 1.0

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from contracts import promise, prompts
 from contracts.acceptance_report import Finding, Measured, Promise
-from contracts.servers import Counts, Server, ServerError, connect
+from contracts.servers import Counts, Served, Server, ServerError, connect
 from contracts.terminal import EXIT_BAD_INPUT, EXIT_BROKEN, EXIT_INTERRUPTED, fail, new_console, text
 
 EXAMPLES = """
@@ -107,14 +107,12 @@ def acceptance(
         asked = prompts.DEFAULT if prompt_file is None else prompts.read(prompt_file)
         trained = () if training_log is None else promise.read(training_log)
         with connect(url, api_key=api_key, timeout=timeout) as server:
+            _check_possible(expect, server.served)
             counts = _measure(server, asked, tokens)
     except (ServerError, prompts.PromptsError, promise.TrainingLogError) as error:
         fail(str(error))
     except KeyboardInterrupt:
         fail("interrupted", EXIT_INTERRUPTED)
-    most = server.served.steps and server.served.steps + 1
-    if expect is not None and most is not None and expect > most:
-        fail(f"--expect {expect:g}: who drafts {most - 1} tokens in a row accepts {most} at the most")
     promised = None
     if trained:
         promised = Promise.of_training(trained, server.served, tolerance)
@@ -130,6 +128,13 @@ def acceptance(
     _tell(new_console(), measured)
     if STATUSES[measured.finding]:
         raise typer.Exit(STATUSES[measured.finding])
+
+
+def _check_possible(expect: float | None, served: Served) -> None:
+    """Refuse a promise that no draft of the server's length can keep."""
+    if expect is not None and served.steps is not None and expect > served.steps + 1:
+        told = f"who drafts {served.steps} tokens in a row accepts {served.steps + 1} at the most"
+        fail(f"--expect {expect:g}: {told}")
 
 
 def _measure(server: Server, asked: tuple[prompts.Prompt, ...], tokens: int) -> Counts:

@@ -137,8 +137,7 @@ class Measured:
         if algorithm != "EAGLE3":
             found.append(
                 f"The server speculates by {algorithm}. A draft trained as EAGLE-3 needs "
-                f"--speculative-algorithm "
-                "EAGLE3: with another it starts, answers and rejects."
+                "--speculative-algorithm EAGLE3: with another it starts, answers and rejects."
             )
         if any(threshold < 1 for threshold in self.served.accept_thresholds):
             found.append(
