@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from contracts.probes.kernels import verification
+from contracts.probes.kernels.columns import columns
 from contracts.probes.stream import OutOfReach
 
 KNOWN_VALUES: dict[str, Any] = {
@@ -122,12 +123,8 @@ def assign_req_to_token_pool_cpu(
     out_cache_loc: torch.Tensor, pool_len: int,
 ) -> None:  # fmt: skip
     """Write the new slots in `out_cache_loc`, request by request, to columns `start` to `end` of its row."""
-    taken = 0
-    rows = zip(req_pool_indices.tolist(), start.tolist(), end.tolist(), strict=True)
-    for request, first, last in rows:
-        slots = out_cache_loc[taken : taken + last - first]
-        req_to_token[request, first:last] = slots.to(req_to_token.dtype)
-        taken += last - first
+    for row, new, place in columns(req_pool_indices, start, end):
+        req_to_token[row, new] = out_cache_loc[place].to(req_to_token.dtype)
 
 
 def copy_all_layer_kv_cache_cpu(

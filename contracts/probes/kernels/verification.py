@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import torch
 
+from contracts.probes.kernels.columns import columns
+
 FULL_MASK, QLEN_ONLY = 0, 1
 """Layouts of a tree mask: over prefix and tree, or over the tree alone (sglang's `TreeMaskMode`)."""
 
@@ -111,13 +113,8 @@ def assign_extend_cache_locs_cpu(
     out_cache_loc: torch.Tensor, pool_len: int,
 ) -> None:  # fmt: skip
     """Write the slots in columns `start` to `end` of each request's row to `out_cache_loc`, in order."""
-    taken = 0
-    rows = zip(req_pool_indices.tolist(), start.tolist(), end.tolist(), strict=True)
-    for request, first, last in rows:
-        out_cache_loc[taken : taken + last - first] = req_to_token[request, first:last].to(
-            out_cache_loc.dtype
-        )
-        taken += last - first
+    for row, new, place in columns(req_pool_indices, start, end):
+        out_cache_loc[place] = req_to_token[row, new].to(out_cache_loc.dtype)
 
 
 KERNELS = (
