@@ -1,0 +1,257 @@
+"""Programs that run each stand-in beside an independent reference: sglang's torch backend, or a Triton twin.
+
+Each is run by an interpreter that has sglang, and prints "alike".
+"""
+
+from __future__ import annotations
+
+_STAND_INS = """
+import torch
+from contracts.probes.kernels import sgl_kernel, torchvision_ops
+torchvision_ops.install()
+sgl_kernel.install()
+"""
+_INTERPRETED = """
+import os
+os.environ.update(TRITON_INTERPRET="1", SGLANG_USE_CPU_ENGINE="1", TORCHDYNAMO_DISABLE="1")
+"""
+"""Triton's kernels run on a CPU, by its interpreter."""
+
+_ATTENTION = """
+from contracts.probes.kernels import reference
+from sglang.srt.layers.attention.torch_native_backend import TorchNativeAttnBackend
+backend = TorchNativeAttnBackend.__new__(TorchNativeAttnBackend)
+torch.manual_seed(0)
+
+def close(ours, theirs):
+    assert torch.allclose(ours, theirs, atol=2e-6), (ours - theirs).abs().max()
+
+for trial in range(24):
+    heads, kv_heads, dim = [(4, 2, 16), (4, 4, 8), (6, 1, 32)][trial % 3]
+    window = [0, 1, 3, 50][trial % 4]
+    theirs_window = window - 1 if window else None
+    requests = int(torch.randint(1, 4, ()))
+    prefix = torch.randint(0 if trial % 2 else 1, 9, (requests,))
+    new = torch.randint(1, 7, (requests,))
+    length = prefix + new
+    slots = torch.randperm(100)
+    table = torch.zeros(5, 40, dtype=torch.int32)
+    rows = torch.randperm(5)[:requests]
+    for row, total in zip(rows.tolist(), length.tolist()):
+        table[row, :total], slots = slots[:total], slots[total:]
+    k_cache, v_cache = torch.randn(100, kv_heads, dim), torch.randn(100, kv_heads, dim)
+    tokens = int(new.sum())
+    q = torch.randn(tokens, heads, dim)
+    k, v = torch.randn(tokens, kv_heads, dim), torch.randn(tokens, kv_heads, dim)
+    start = torch.cat([torch.zeros(1, dtype=torch.long), new.cumsum(0)[:-1]])
+    ours = torch.zeros_like(q)
+    reference.extend_attention_cpu(
+        q, k.flatten(1) if trial % 2 else k, v, ours, k_cache, v_cache, 1.0, 1.0, table, rows, length, new,
+        start, int(new.max()), 0.3, 0.0, False, window, None, None, None, True)
+    at = torch.cat([table[r, p:t].long() for r, p, t in zip(rows, prefix, length)])
+    k_cache[at], v_cache[at] = k, v
+    theirs = torch.zeros_like(q)
+    backend._run_sdpa_forward_extend(
+        q, theirs, k_cache, v_cache, table, rows, length, prefix, new, scaling=0.3,
+        enable_gqa=heads != kv_heads, causal=True, sliding_window_size=theirs_window)
+    close(ours, theirs)
+
+    q = torch.randn(requests, heads, dim)
+    k, v = torch.randn(requests, kv_heads, dim), torch.randn(requests, kv_heads, dim)
+    at = torch.stack([table[r, t - 1].long() for r, t in zip(rows, length)])
+    ours, theirs = torch.zeros_like(q), torch.zeros_like(q)
+    ours_k, ours_v = k_cache.clone(), v_cache.clone()
+    reference.decode_attention_cpu(
+        q, ours_k, ours_v, 1.0, 1.0, ours, k, v, at, None, table, rows, length, 0.3, 0.0, False, window, None,
+        None)
+    k_cache[at], v_cache[at] = k, v
+    assert torch.equal(ours_k, k_cache) and torch.equal(ours_v, v_cache)
+    backend._run_sdpa_forward_decode(
+        q, theirs, k_cache, v_cache, table, rows, length, scaling=0.3,
+        enable_gqa=heads != kv_heads, causal=False, sliding_window_size=theirs_window)
+    close(ours, theirs)
+print("alike")
+"""
+
+_BOOKKEEPING = """
+from contracts.probes.kernels import reference
+from sglang.kernels.ops.speculative import cache_locs
+from sglang.srt.mem_cache import allocation
+torch.manual_seed(0)
+WIDTH = 40
+for trial in range(12):
+    topk, steps = [1, 2, 3][trial % 3], 4
+    requests = int(torch.randint(1, 4, ()))
+    length = torch.randint(1, 9, (requests,))
+    rows = torch.randperm(6)[:requests]
+    table = torch.randint(0, 999, (6, WIDTH), dtype=torch.int32)
+
+    ours, theirs = (torch.zeros(requests * topk * steps, dtype=torch.long) for _ in range(2))
+    reference.assign_draft_cache_locs_contiguous_cpu(rows, table, length, ours, WIDTH, topk, steps)
+    cache_locs.assign_draft_cache_locs_contiguous[(requests,)](
+        rows, table, length, theirs, WIDTH, topk, steps)
+    assert torch.equal(ours, theirs)
+
+    end = length + torch.randint(1, 5, (requests,))
+    new = torch.randint(0, 999, (int((end - length).sum()),))
+    ours, theirs = table.clone(), table.clone()
+    reference.assign_req_to_token_pool_cpu(rows, ours, length, end, new, WIDTH)
+    allocation.assign_req_to_token_pool[(requests,)](rows, theirs, length, end, new, WIDTH, 4)
+    assert torch.equal(ours, theirs)
+
+    branches = reference.build_draft_decode_metadata_cpu(table, rows, length, topk, steps, WIDTH)
+    size = int((length.sum() + requests * steps) * topk)
+    indices = torch.zeros(steps, size, dtype=torch.int32)
+    pointers = torch.zeros(steps, requests * topk + 1, dtype=torch.int32)
+    positions = length.repeat_interleave(topk)
+    cache_locs.generate_draft_decode_kv_indices[(steps, requests, topk)](
+        rows, table, length, indices, pointers, positions, WIDTH, size, requests * topk + 1, 4, 4, 16, 1)
+    for step in range(steps - 1):
+        for branch in range(requests * topk):
+            first, last = pointers[step, branch], pointers[step, branch + 1]
+            ours = branches[branch, : length[branch // topk] + step + 1]
+            assert torch.equal(ours, indices[step, first:last]), (step, branch)
+
+buffers = [torch.randn(20, 6), torch.randint(0, 99, (20, 3))]
+expected = [buffer.clone() for buffer in buffers]
+source, target = torch.tensor([1, 2, 3]), torch.tensor([2, 3, 9])
+for buffer in expected:
+    buffer[target] = buffer[source]
+addresses = torch.tensor([buffer.data_ptr() for buffer in buffers])
+sizes = torch.tensor([buffer.stride(0) * buffer.element_size() for buffer in buffers])
+reference.copy_all_layer_kv_cache_cpu(addresses, sizes, target, source)
+assert all(map(torch.equal, buffers, expected))
+print("alike")
+"""
+
+_VERIFICATION = """
+from contracts.probes.kernels import verification as ours
+from sglang.kernels.ops.speculative import cache_locs, eagle, spec_tree
+from sglang.srt.speculative.eagle_utils import organize_draft_results
+from sglang.srt.speculative.spec_utils import select_top_k_tokens
+torch.manual_seed(0)
+STEPS, VOCAB, WIDTH = 3, 50, 40
+deep = 0
+
+def grown_tree(requests, topk, size):
+    # the library's own growth, so that trees are such as it makes
+    scores, states = None, torch.zeros(requests, 4)
+    probabilities, tokens = torch.rand(requests, topk), torch.randint(0, VOCAB, (requests, topk))
+    found = [], [], []
+    for step in range(STEPS):
+        _, states, scores, grown = select_top_k_tokens(step, probabilities, tokens, states, scores, topk)
+        for kept, part in zip(found, grown):
+            kept.append(part)
+        probabilities = torch.rand(requests * topk, topk)
+        tokens = torch.randint(0, VOCAB, (requests * topk, topk))
+        states = torch.zeros(requests * topk, 4)
+    return organize_draft_results(*found, size)
+
+for trial in range(30):
+    requests, topk = int(torch.randint(1, 4, ())), [1, 2, 3][trial % 3]
+    size = STEPS + 1 if topk == 1 else int(torch.randint(3, 9 if topk == 2 else 11, ()))
+    length = torch.randint(1, 9, (requests,))
+    parents, selected, drafted = grown_tree(requests, topk, size)
+    for mode in (ours.FULL_MASK, ours.QLEN_ONLY):
+        cells = requests * size * size + (int(length.sum()) * size if mode == ours.FULL_MASK else 0)
+
+        def outputs():
+            return (torch.ones(cells, dtype=torch.bool), torch.zeros(requests * size, dtype=torch.long),
+                    *(torch.full((requests, size), -1) for _ in range(3)))
+
+        mine, theirs = outputs(), outputs()
+        ours.build_tree_kernel_efficient_cpu(parents, selected, length, *mine, topk, STEPS, size, mode)
+        spec_tree.sgl_build_tree_kernel_triton(parents, selected, length, *theirs, topk, STEPS, size, mode)
+        assert all(map(torch.equal, mine, theirs)), (topk, mode)
+
+    _, _, rows, first_child, sibling = mine
+    candidates = torch.cat([torch.randint(0, VOCAB, (requests, 1)), drafted], 1)
+    chosen = torch.randint(0, VOCAB, (requests, size))
+    for request in range(requests):  # mostly, the target says what some child of a node does
+        for node in range(size):
+            child = int(first_child[request, node])
+            if child != -1 and torch.rand(()) < 0.8:
+                if torch.rand(()) < 0.5 and sibling[request, child] != -1:
+                    child = int(sibling[request, child])
+                chosen[request, node] = candidates[request, child]
+
+    def outputs():
+        return (torch.zeros(requests * size, dtype=torch.int32),
+                torch.full((requests, STEPS + 1), -1, dtype=torch.int32),
+                torch.zeros(requests, dtype=torch.int32))
+
+    mine, theirs = outputs(), outputs()
+    ours.verify_tree_greedy_cpu(*mine, candidates, rows, first_child, sibling, chosen)
+    spec_tree.verify_tree_greedy_triton(*theirs, candidates, rows, first_child, sibling, chosen)
+    assert all(map(torch.equal, mine, theirs)), topk
+    deep += int((mine[2] > 1).sum())
+    accepted = mine[1]
+
+    tokens = torch.randint(0, 99, (requests * size,), dtype=torch.int32)
+    counts = torch.randint(1, size + 1, (requests,), dtype=torch.int32)
+    mine, theirs = (torch.zeros(requests, dtype=torch.int32) for _ in range(2))
+    ours.fill_bonus_tokens_cpu(tokens, counts, mine, size)
+    eagle.fill_bonus_tokens[(requests,)](tokens, counts, theirs, size)
+    assert torch.equal(mine, theirs)
+
+    accepted, slots = accepted.flatten(), torch.randint(0, 999, (requests * size,))
+    mine, theirs = (torch.zeros(len(accepted), dtype=torch.long) for _ in range(2))
+    ours.fill_accept_out_cache_loc_cpu(accepted, slots, mine)
+    eagle.fill_accept_out_cache_loc[(len(accepted),)](accepted, slots, theirs, 16)
+    assert torch.equal(mine, theirs)
+
+    table = torch.randint(0, 999, (6, WIDTH), dtype=torch.int32)
+    pool_rows, end = torch.randperm(6)[:requests], length + torch.randint(1, 5, (requests,))
+    mine, theirs = (torch.zeros(int((end - length).sum()), dtype=torch.long) for _ in range(2))
+    ours.assign_extend_cache_locs_cpu(pool_rows, table, length, end, mine, WIDTH)
+    cache_locs.assign_extend_cache_locs[(requests,)](pool_rows, table, length, end, theirs, WIDTH, 4)
+    assert torch.equal(mine, theirs)
+assert deep > 10, "too few trees were accepted beyond their first token to say anything"
+print("alike")
+"""
+
+_TREE_ATTENTION = """
+from contracts.probes.kernels import reference
+from sglang.kernels.ops.attention.extend_attention import extend_attention_fwd
+torch.manual_seed(0)
+for trial in range(6):
+    heads, kv_heads, dim, size = 4, [4, 2][trial % 2], 16, [4, 7, 5][trial % 3]
+    requests = int(torch.randint(1, 4, ()))
+    prefix = torch.randint(1, 9, (requests,))
+    new = torch.full((requests,), size)
+    length = prefix + new
+    slots = torch.randperm(100)
+    table = torch.zeros(5, 40, dtype=torch.int32)
+    rows = torch.randperm(5)[:requests]
+    for row, total in zip(rows.tolist(), length.tolist()):
+        table[row, :total], slots = slots[:total], slots[total:]
+    k_cache, v_cache = torch.randn(100, kv_heads, dim), torch.randn(100, kv_heads, dim)
+    tokens = requests * size
+    q = torch.randn(tokens, heads, dim)
+    k, v = torch.randn(tokens, kv_heads, dim), torch.randn(tokens, kv_heads, dim)
+    tree = torch.rand(requests, size, size) < 0.5
+    tree |= torch.eye(size, dtype=torch.bool)
+    tree &= torch.ones(size, size, dtype=torch.bool).tril()
+    start = torch.arange(requests) * size
+    ours = torch.zeros_like(q)
+    reference.extend_attention_cpu(
+        q, k, v, ours, k_cache, v_cache, 1.0, 1.0, table, rows, length, new, start, size, 0.3, 0.0, False, 0,
+        None, None, tree.flatten(), True)
+    masks = [torch.cat([torch.ones(size, p, dtype=torch.bool), tree[r]], 1).flatten()
+             for r, p in enumerate(prefix.tolist())]
+    kv = torch.cat([table[row, :p] for row, p in zip(rows.tolist(), prefix.tolist())]).long()
+    begins = lambda sizes: torch.cat([torch.zeros(1, dtype=torch.long), torch.as_tensor(sizes).cumsum(0)])
+    theirs = torch.zeros_like(q)
+    extend_attention_fwd(
+        q, k, v, theirs, k_cache, v_cache, begins(new), begins(prefix), kv, torch.cat(masks), True,
+        begins([len(mask) for mask in masks]), size, 1.0, 1.0, sm_scale=0.3)
+    assert torch.allclose(ours, theirs, atol=2e-6), (ours - theirs).abs().max()
+print("alike")
+"""
+
+REFERENCES = {
+    "attention": _STAND_INS + _ATTENTION,
+    "bookkeeping": _INTERPRETED + _STAND_INS + _BOOKKEEPING,
+    "verification": _INTERPRETED + _STAND_INS + _VERIFICATION,
+    "tree_attention": _INTERPRETED + _STAND_INS + _TREE_ATTENTION,
+}
