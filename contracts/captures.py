@@ -85,7 +85,8 @@ class Captures:
     def for_release(cls, serving: str) -> Captures:
         """What is recorded for sglang `serving`, or for the newest release before it."""
         recorded = _RULES.validate_json(FILE.read_bytes())
-        release = max((name for name in recorded if Version(name) <= Version(serving)), key=Version)
+        older = [name for name in recorded if Version(name) <= Version(serving)]
+        release = max(older, key=Version) if older else min(recorded, key=Version)
         return cls(release=release, rules=recorded[release])
 
     def ids(self, architectures: Sequence[str], states: Sequence[int], num_layers: int) -> tuple[int, ...]:

@@ -70,9 +70,10 @@ def recorded_releases(library: str, root: Path = RELEASES) -> list[str]:
 
 
 def baseline(library: str, version: str, root: Path = RELEASES) -> str | None:
-    """The release whose record `version` is compared with: its own, else the newest older one."""
-    candidates = [name for name in recorded_releases(library, root) if Version(name) <= Version(version)]
-    return candidates[-1] if candidates else None
+    """The release whose record `version` is compared with: its own, else the newest older, else the oldest."""
+    recorded = recorded_releases(library, root)
+    older = [name for name in recorded if Version(name) <= Version(version)]
+    return older[-1] if older else next(iter(recorded), None)
 
 
 def surface(library: str, release: str, root: Path = RELEASES) -> dict[str, DraftFacts]:

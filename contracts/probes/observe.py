@@ -43,12 +43,13 @@ def reads(names: Names, part: str) -> bool:
 
 def epsilon(model: Any) -> float:
     """Epsilon of the model's RMS norms; where they differ, the one furthest from the first layer's."""
-    first = float(model.get_submodule(_first_norm(model)).variance_epsilon)
+    first = float(model.get_submodule(first_hidden_norm(model)).variance_epsilon)
     found = [
         float(module.variance_epsilon) for module in model.modules() if hasattr(module, "variance_epsilon")
     ]
     return max(found, key=lambda value: abs(value - first))
 
 
-def _first_norm(model: Any) -> str:
-    return next(name for name, _ in model.named_modules() if name.endswith("layers.0.hidden_norm"))
+def first_hidden_norm(model: Any) -> str:
+    """Name of the norm that the delivered state passes before the first layer attends."""
+    return next(name for name, _ in model.named_modules() if name.endswith(".hidden_norm"))

@@ -32,11 +32,17 @@ from contracts.facts import (
     VocabMap,
     WeightNames,
 )
-from contracts.probes import sglang_captures, sglang_engine, sglang_replay
+from contracts.probes import sglang_capture, sglang_captures, sglang_engine, sglang_release, sglang_replay
 from contracts.probes import sglang_meta as meta
 from contracts.probes.dataflow import Names
-from contracts.probes.kernels import sgl_kernel, torchvision_ops
-from contracts.probes.observe import STATE, angles, epsilon, reads
+from contracts.probes.kernels import (
+    attention_backend,
+    gpu_kernels,
+    sgl_kernel,
+    torchvision_ops,
+    vllm_layers,
+)
+from contracts.probes.observe import STATE, angles, epsilon, first_hidden_norm, reads
 from contracts.probes.recording import record_reads
 from contracts.probes.stream import OutOfReach, Refusals
 
@@ -51,6 +57,9 @@ def setup(device: Device = "cpu") -> tuple[str, ...]:
 
     """
     os.environ.update(TORCHDYNAMO_DISABLE="1", HF_HUB_OFFLINE="1", GLOO_SOCKET_IFNAME="lo")
+    drafts_here = device == "cuda" or sglang_release.has("cpu-drafting")
+    if not drafts_here:
+        os.environ["TRITON_INTERPRET"] = "1"  # the library's small index kernels
     torch.set_num_threads(1)
     stand_ins: list[str] = []
     if device == "cuda":
@@ -60,11 +69,17 @@ def setup(device: Device = "cpu") -> tuple[str, ...]:
         os.environ["SGLANG_USE_CPU_ENGINE"] = "1"
         stand_ins += ["torchvision operators (declared only)"] if torchvision_ops.install() else []
         stand_ins += sgl_kernel.install()
+        if not sglang_release.has("own-layers"):
+            stand_ins += vllm_layers.install()
+        stand_ins += sglang_release.wait_for_nothing()
     import sglang.srt.managers.scheduler
     import sglang.srt.model_executor.model_runner
     import sglang.srt.models.registry
     import sglang.srt.speculative.eagle_worker_v2  # noqa: F401
 
+    if not drafts_here:
+        stand_ins += attention_backend.install()
+        stand_ins += gpu_kernels.install()
     return tuple(stand_ins)
 
 
@@ -118,31 +133,19 @@ class Session:
 
     def resolve(self, target: str, draft: str, server_args: list[str]) -> None:
         """Server arguments and both model configurations."""
-        from sglang.srt import runtime_context
         from sglang.srt.configs import model_config
         from sglang.srt.configs.model_config import ModelConfig
-        from sglang.srt.model_executor.model_runner_components.spec_aux_hidden_state import (
-            resolve_spec_aux_hidden_state_config,
-        )
-        from sglang.srt.server_args import prepare_server_args
         from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 
         self._record_config_reads(model_config, draft)
-        arguments = prepare_server_args(meta.command_line(target, draft, server_args))
-        runtime_context.publish(
-            arguments,
-            role="scheduler",
-            ranks=runtime_context.SpawnRanks(world_rank=0, dp_rank=None, gpu_id=0),
+        arguments = self.arguments = sglang_release.server_arguments(
+            meta.command_line(target, draft, server_args)
         )
+        sglang_release.publish(arguments)
         self.algorithm = SpeculativeAlgorithm.from_string(arguments.speculative_algorithm)
         self.target_config = ModelConfig.from_server_args(arguments)
-        self.capture_config = resolve_spec_aux_hidden_state_config(
-            server_args=arguments,
-            model_config=self.target_config,
-            spec_algorithm=self.algorithm,
-            is_draft_worker=False,
-        )
-        self.draft_config = self.capture_config.draft_model_config
+        self.captured = sglang_capture.Capture(arguments, self.target_config, self.algorithm)
+        self.draft_config = ModelConfig.from_server_args(arguments, model_path=draft, is_draft_model=True)
 
     def connect(self) -> None:
         """Process groups of size one; if they fail, the machine does."""
@@ -194,14 +197,15 @@ class Session:
         )
         worker: Any = meta.StandIn(
             "draft worker",
+            server_args=self.arguments,
             speculative_algorithm=self.algorithm,
             hot_token_id=None,
             draft_runner=meta.StandIn("draft runner", model=self.draft),
             target_worker=meta.StandIn("target worker", model_runner=runner),
         )
-        worker._resolve_shared_embed_and_head = lambda: EagleDraftWorker._resolve_shared_embed_and_head(
-            worker
-        )
+        if hasattr(EagleDraftWorker, "_resolve_shared_embed_and_head"):  # since 0.5.21
+            resolve = EagleDraftWorker._resolve_shared_embed_and_head
+            worker._resolve_shared_embed_and_head = lambda: resolve(worker)
         EagleDraftWorker.init_token_map(worker)
         EagleDraftWorker.init_lm_head(worker)
         self.worker_map: torch.Tensor | None = worker.hot_token_id
@@ -209,19 +213,7 @@ class Session:
 
     def capture(self) -> None:
         """Tell the target which hidden states to deliver, then let it deliver them."""
-        from sglang.srt.model_executor.model_runner_components.attention_backend_setup import (
-            configure_aux_hidden_state_capture,
-        )
-
-        config = self.capture_config
-        configure_aux_hidden_state_capture(
-            model=self.target,
-            eagle_use_aux_hidden_state=config.eagle_use_aux_hidden_state,
-            eagle_aux_hidden_state_layer_ids=config.eagle_aux_hidden_state_layer_ids,
-            dflash_use_aux_hidden_state=config.dflash_use_aux_hidden_state,
-            dflash_target_layer_ids=config.dflash_target_layer_ids,
-            is_dspark=self.algorithm.is_dspark(),
-        )
+        self.captured.tell(self.target)
         output, flow = meta.forward(self.target)
         self.delivered = output.hidden_states
         self.delivered_parts = flow.parts(output.hidden_states)
@@ -241,7 +233,7 @@ class Session:
             layer.mlp.register_forward_hook(
                 lambda _module, _inputs, out: torch.zeros_like(out, device="meta")
             )
-            for layer in self.draft.model.layers
+            for layer in meta.layers(self.draft)
         ]
         muted, flow = meta.forward(self.draft, state=self.delivered, mute=True)
         self.residual_from = flow.origins(muted.hidden_states)
@@ -330,11 +322,9 @@ class Session:
         return TensorShapes(shapes=shapes, dtypes=dtypes, places=places)
 
     def _aux_layers(self) -> AuxLayers:
-        ids = self.capture_config.eagle_aux_hidden_state_layer_ids
-        captured = self.capture_config.eagle_use_aux_hidden_state
         return AuxLayers(
             states=tuple(meta.hidden_state_index(origins) for _, origins in self.delivered_parts),
-            layer_ids=tuple(ids) if captured and ids is not None else None,
+            layer_ids=self.captured.layer_ids,
             num_layers=self.target_config.hf_text_config.num_hidden_layers,
             final_norm=any(meta.after_final_norm(origins) for _, origins in self.delivered_parts),
         )
@@ -372,12 +362,12 @@ class Session:
             norm_before_fc=reads(self.logits_from, "model.input_norm."),
             fc_norm=reads(self.logits_from, "model.fc_norm."),
             norm_output=reads(self.recurrent_from, "model.norm."),
-            norm_before_residual=reads(self.residual_from, "model.layers.0.hidden_norm."),
+            norm_before_residual=reads(self.residual_from, f"{first_hidden_norm(self.draft)}."),
         )
 
     def _rope(self) -> Rope:
         """The table that the rotary module computes for itself, on the CPU."""
-        rotary = self.draft.model.layers[0].self_attn.rotary_emb
+        rotary = meta.layers(self.draft)[0].self_attn.rotary_emb
         cos, sin = rotary._compute_cos_sin_cache()[:2].chunk(2, dim=-1)
         frequencies, amplitude = angles(cos, sin)
         return Rope(
@@ -385,7 +375,7 @@ class Session:
         )
 
     def _attention(self) -> Attention:
-        layers = [layer.self_attn for layer in self.draft.model.layers]
+        layers = [layer.self_attn for layer in meta.layers(self.draft)]
         first = layers[0]
         windows = [layer.attn.sliding_window_size for layer in layers]
         return Attention(

@@ -17,11 +17,23 @@ from safetensors.torch import save_file
 
 from contracts.facts import DraftFacts, to_json
 from contracts.probes import sglang_meta as meta
-from contracts.probes import sglang_scheduler
+from contracts.probes import sglang_drafter, sglang_release, sglang_scheduler
 from contracts.probes.stream import Refusals
 from contracts.speculation import EngineRun, Generation, Round
 
-MORE_ARGUMENTS = (*sglang_scheduler.MORE_ARGUMENTS, "--max-running-requests", "8")
+ACCEPTED = (
+    "num_correct_drafts_per_req_cpu",  # 0.5.12
+    "num_accepted_drafts_per_req_cpu",  # 0.5.11
+    "accept_length_per_req_cpu",
+)
+"""Where the worker says, before 0.5.13, how many draft tokens it accepted."""
+COUNTED = (
+    "spec_num_correct_drafts",
+    "spec_accepted_drafts",  # 0.5.11
+    "spec_accepted_tokens",  # before
+)
+"""Where a request says how many draft tokens of it were accepted."""
+EIGHT = ("--max-running-requests", "8")
 
 
 def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
@@ -31,12 +43,13 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
     """
     torch.manual_seed(0)
     with refusals.stage("engine"):
-        device = sglang_scheduler.ON[case["device"]]
-        further = ["--dtype", case["dtype"], *device, *MORE_ARGUMENTS, *case["server_args"]]
+        engine = sglang_scheduler.arguments(case["device"])
+        further = ["--dtype", case["dtype"], *engine, *EIGHT, *case["server_args"]]
         scheduler = sglang_scheduler.start(meta.command_line(case["target"], case.get("folder"), further))
         requests = sglang_scheduler.submit(scheduler, case["prompts"], case["tokens"])
         watch = _Watch(scheduler) if case.get("folder") else None
-        for batch, result in sglang_scheduler.batches(scheduler, requests):
+        before = watch.before if watch else lambda _: None
+        for batch, result in sglang_scheduler.batches(scheduler, requests, before):
             if watch:
                 watch.note(batch, result)
         run = EngineRun(generations=tuple(_generation(request, watch) for request in requests))
@@ -55,7 +68,7 @@ def _generation(request: Any, watch: _Watch | None) -> Generation:
         prefills=watch.prefills[request.rid] if watch else 0,
         rounds=tuple(watch.rounds[request.rid]) if watch else (),
         verifications=request.spec_verify_ct,
-        accepted=request.spec_num_correct_drafts,
+        accepted=next(getattr(request, name) for name in COUNTED if hasattr(request, name)),
     )
 
 
@@ -66,9 +79,11 @@ class _Watch:
         self.rounds: dict[str, list[Round]] = defaultdict(list)
         self.prefills: Counter[str] = Counter()
         self._states: dict[str, list[torch.Tensor]] = defaultdict(list)
-        self._worker = scheduler.draft_worker.draft_worker
-        self._draft = self._worker.draft_runner.model
+        self._committed: dict[str, int] = {}
+        drafter = sglang_drafter.Drafter.of(scheduler)
+        self._worker, self._draft = drafter.worker, drafter.model
         self._proposal: Any = None
+        self._verified: Any = None
         self._entered: torch.Tensor | None = None
         self._fed: list[torch.Tensor] = []
         self._watch_worker()
@@ -82,6 +97,16 @@ class _Watch:
             return self._proposal
 
         self._worker.draft = drafting
+        if sglang_release.has("one-worker"):
+            return
+        verify = self._worker.verify
+
+        def verifying(*arguments: Any, **more: Any) -> Any:
+            output = verify(*arguments, **more)
+            self._verified = output[1]
+            return output
+
+        self._worker.verify = verifying
 
     def _watch_model(self) -> None:
         """Keep what the target hands to the draft, and which tokens its chained steps are fed."""
@@ -95,9 +120,15 @@ class _Watch:
 
         self._draft.model.register_forward_pre_hook(entering)
 
+    def before(self, batch: Any) -> None:
+        """Take down what is committed before a batch is run: some releases commit while running it."""
+        self._committed = {
+            request.rid: len(request.origin_input_ids) + len(request.output_ids) for request in batch.reqs
+        }
+
     def note(self, batch: Any, result: Any) -> None:
         """Take down one batch that was run and not yet processed."""
-        if self._entered is None:
+        if self._proposal is None and self._entered is None:
             return
         names = [request.rid for request in batch.reqs]
         if self._proposal is None:
@@ -105,33 +136,47 @@ class _Watch:
             self.prefills.update(names)
         else:
             rounds = self._read_rounds(batch, result)
-            rows = [self._proposal.draft_token_num] * len(names)
-            kept = [item.accepted + 1 for item in rounds]
             for name, item in zip(names, rounds, strict=True):
                 self.rounds[name].append(item)
-        for name, states, count in zip(names, self._entered.split(rows), kept, strict=True):
-            self._states[name].append(states[:count])
+            kept = [item.accepted + 1 for item in rounds]
+            if sglang_release.has("one-worker"):
+                rows = [self._proposal.draft_token_num] * len(names)
+            else:  # what was accepted is drafted on, of requests that are not done
+                going_on = [place for place, request in enumerate(batch.reqs) if not request.finished()]
+                names = [names[place] for place in going_on]
+                rows = kept = [kept[place] for place in going_on]
+        if self._entered is not None:
+            for name, states, count in zip(names, self._entered.split(rows), kept, strict=True):
+                self._states[name].append(states[:count])
         self._proposal = self._entered = None
         self._fed.clear()
 
     def _read_rounds(self, batch: Any, result: Any) -> list[Round]:
         proposal, size = self._proposal, self._proposal.draft_token_num
         fed = torch.stack(self._fed, -1).view(len(batch.reqs), -1, len(self._fed))
+        accepted = self._accepted(result)
+        children, siblings = _tree(proposal)
         rounds = []
         for place, request in enumerate(batch.reqs):
             nodes = proposal.draft_token.view(-1, size)[place].tolist()
-            parents = _parents(proposal.retrieve_next_token[place], proposal.retrieve_next_sibling[place])
+            parents = _parents(children[place], siblings[place])
             rounds.append(
                 Round(
-                    committed=len(request.origin_input_ids) + len(request.output_ids),
+                    committed=self._committed[request.rid],
                     drafted=tuple(nodes[1:]),
                     parents=tuple(parents[1:]),
-                    accepted=int(result.accept_lens[place]) - 1,
+                    accepted=accepted[place],
                     batch=len(batch.reqs),
                     branches=tuple(map(tuple, fed[place].tolist())),
                 )
             )
         return rounds
+
+    def _accepted(self, result: Any) -> list[int]:
+        """Draft tokens that were accepted, by request."""
+        if sglang_release.has("one-worker"):
+            return [int(length) - 1 for length in result.accept_lens]
+        return list(next(getattr(self._verified, name) for name in ACCEPTED if hasattr(self._verified, name)))
 
     def tensors(self, names: list[str]) -> dict[str, torch.Tensor]:
         """The states that reached the draft, by request and in order of position, and what it ran with."""
@@ -142,6 +187,12 @@ class _Watch:
         head = self._draft.lm_head
         found["head"] = head.weight[: meta.used_rows(head, head.weight)].detach().float().clone()
         return found
+
+
+def _tree(proposal: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """First children and next siblings of a tree's nodes, by request."""
+    name = "retrieve" if sglang_release.has("retrieve-spelled-so") else "retrive"
+    return getattr(proposal, f"{name}_next_token"), getattr(proposal, f"{name}_next_sibling")
 
 
 def _parents(first_child: torch.Tensor, sibling: torch.Tensor) -> list[int]:

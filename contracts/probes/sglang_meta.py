@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from contracts.probes import sglang_release
 from contracts.probes.dataflow import Dataflow, Names
 from contracts.probes.observe import watcher
 from contracts.probes.stream import OutOfReach
@@ -66,13 +67,13 @@ def load_config() -> Any:
 
 def build(config: Any) -> Any:
     """Build a model on the meta device by the class that the library resolves to; loads nothing."""
-    from sglang.srt.model_loader.loader import _get_quantization_config, _initialize_model
+    from sglang.srt.model_loader.loader import _initialize_model
     from sglang.srt.model_loader.utils import set_default_torch_dtype
 
     configuration = load_config()
-    quantization = _get_quantization_config(config, configuration)
+    quantization = sglang_release.quantization(config, configuration)
     with set_default_torch_dtype(config.dtype), torch.device("meta"):
-        return _initialize_model(config, configuration, quantization).eval()
+        return _initialize_model(config, configuration, **quantization).eval()
 
 
 def load(config: Any, model: Any) -> Loading:
@@ -94,7 +95,7 @@ def load(config: Any, model: Any) -> Loading:
             yield name, weight
 
     with set_default_torch_dtype(config.dtype), loading.flow:
-        loader.load_weights_only(model, offered(), torch.device("meta"))
+        sglang_release.load_weights(loader, model, offered(), torch.device("meta"))
     return loading
 
 
@@ -117,7 +118,6 @@ class _MetaAttention:
 def forward(model: Any, *, state: torch.Tensor | None = None, mute: bool = False) -> tuple[Any, Dataflow]:
     """One decode step of `model` on the meta device, watched, returning all hidden states."""
     from sglang.srt.model_executor.forward_batch_info import CaptureHiddenMode, ForwardBatch, ForwardMode
-    from sglang.srt.model_executor.forward_context import ForwardContext, forward_context
 
     def numbers() -> torch.Tensor:
         return torch.zeros(TOKENS, dtype=torch.int64, device="meta")
@@ -135,8 +135,13 @@ def forward(model: Any, *, state: torch.Tensor | None = None, mute: bool = False
         spec_info=None if state is None else StandIn("draft input", hidden_states=state),
     )
     flow, attention = watcher(model, state), _MetaAttention(mute=mute)
-    with torch.no_grad(), flow, forward_context(ForwardContext(attn_backend=attention)):
+    with torch.no_grad(), flow, sglang_release.attending(attention, batch):
         return model.forward(batch.input_ids, batch.positions, batch), flow
+
+
+def layers(draft: Any) -> list[Any]:
+    """The decoder layers of a draft: one called `midlayer` before 0.5.12, a list since."""
+    return list(draft.model.layers) if hasattr(draft.model, "layers") else [draft.model.midlayer]
 
 
 def used_rows(module: Any, parameter: torch.Tensor) -> int:

@@ -16,10 +16,10 @@ from safetensors.torch import load_file, save_file
 
 from contracts.facts import DraftFacts
 from contracts.probes import sglang_meta as meta
-from contracts.probes import sglang_scheduler
+from contracts.probes import sglang_drafter, sglang_scheduler
 from contracts.probes.stream import Refusals
 
-MORE_ARGUMENTS = (*sglang_scheduler.MORE_ARGUMENTS, "--max-running-requests", "1")
+ALONE = ("--max-running-requests", "1")
 TOKENS = 8
 """Asked for; the chain ends before."""
 BATCHES = 4
@@ -35,8 +35,8 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
     golden = load_file(case["golden"])
     chain = len(golden["golden/logits"])
     with refusals.stage("replay"):
-        device = sglang_scheduler.ON[case["device"]]
-        arguments = [*case["server_args"], "--dtype", case["dtype"], *device, *MORE_ARGUMENTS]
+        engine = sglang_scheduler.arguments(case["device"])
+        arguments = [*case["server_args"], "--dtype", case["dtype"], *engine, *ALONE]
         line = meta.command_line(case["target"], case["folder"], arguments, steps=chain)
         scheduler = sglang_scheduler.start(line)
         replay = _Replay(scheduler, golden)
@@ -60,8 +60,8 @@ class _Replay:
         self.logits: list[torch.Tensor] = []
         self.positions: list[torch.Tensor] = []
         self.draft_tokens: torch.Tensor | None = None
-        self.worker = scheduler.draft_worker.draft_worker
-        self._watch(self.worker.draft_runner.model)
+        self.drafter = sglang_drafter.Drafter.of(scheduler)
+        self._watch(self.drafter.model)
         self._give_golden_inputs()
         self._stop_after_chain()
 
@@ -83,24 +83,27 @@ class _Replay:
 
     def _give_golden_inputs(self) -> None:
         """Let the draft worker take the golden states and next token for those of the target."""
-        extend = self.worker._draft_extend_for_prefill
 
-        def given(batch: Any, states: torch.Tensor, next_token: torch.Tensor, *rest: Any, **more: Any) -> Any:
-            self.taps, self.next_token = states.clone(), next_token.clone()
-            golden_states = self.golden["given"].to(states)
-            golden_next = self.golden["tokens"][-1:].to(next_token)
-            return extend(batch, golden_states, golden_next, *rest, **more)
+        def giving(extend: Any) -> Any:
+            def given(batch: Any, states: torch.Tensor, token: torch.Tensor, *rest: Any, **more: Any) -> Any:
+                self.taps, self.next_token = states.clone(), token.clone()
+                golden_states = self.golden["given"].to(states)
+                golden_next = self.golden["tokens"][-1:].to(token)
+                return extend(batch, golden_states, golden_next, *rest, **more)
 
-        self.worker._draft_extend_for_prefill = given
+            return given
+
+        self.drafter.extending(giving)
 
     def _stop_after_chain(self) -> None:
-        draft_forward = self.worker.draft_forward
+        worker = self.drafter.worker
+        draft_forward = worker.draft_forward
 
         def ended(batch: Any) -> Any:
             self.draft_tokens = draft_forward(batch)[2]
             raise _ChainEnded
 
-        self.worker.draft_forward = ended
+        worker.draft_forward = ended
 
     def run(self) -> None:
         """Feed the prompt and let the scheduler work until the draft chain is complete."""

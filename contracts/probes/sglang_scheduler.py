@@ -4,27 +4,38 @@ from __future__ import annotations
 
 import array
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from contracts.facts import Device
+from contracts.probes import sglang_release
 
-ON: Mapping[Device, tuple[str, ...]] = {
-    "cpu": (
-        *("--device", "cpu", "--mem-fraction-static", "0.1", "--attention-backend", "torch_native"),
-        *("--prefill-attention-backend", "intel_amx", "--decode-attention-backend", "intel_amx"),
-    ),
-    "cuda": ("--device", "cuda", "--mem-fraction-static", "0.1", "--attention-backend", "triton"),
-}
-"""How the engine is told to run EAGLE-3 on any CPU (without AMX the first backend would be taken for all
-three), and on a GPU with the one attention backend that knows float32."""
-MORE_ARGUMENTS = (
-    *("--cuda-graph-backend-decode", "disabled", "--cuda-graph-backend-prefill", "disabled"),
+CPU_BACKENDS = (
+    *("--attention-backend", "torch_native"),
+    *("--prefill-attention-backend", "intel_amx", "--decode-attention-backend", "intel_amx"),
+)
+"""What runs EAGLE-3 on any CPU; without AMX the first would be taken for all three."""
+ONE_BACKEND = ("--attention-backend", "triton")
+"""The one attention backend that knows float32 on a GPU; in releases that draft on none else, a CPU too."""
+NO_GRAPHS = ("--cuda-graph-backend-decode", "disabled", "--cuda-graph-backend-prefill", "disabled")
+NO_GRAPH = ("--disable-cuda-graph",)
+SMALL = (
     *("--max-total-tokens", "2048", "--page-size", "1"),
     *("--disable-overlap-schedule", "--disable-radix-cache", "--chunked-prefill-size", "-1"),
     *("--sampling-backend", "pytorch", "--grammar-backend", "none"),
 )
 """Small, and one step at a time."""
+
+
+def arguments(device: Device) -> tuple[str, ...]:
+    """How the engine is told to run on a device: small, one step at a time, and without CUDA graphs."""
+    native = device == "cpu" and sglang_release.has("cpu-drafting")
+    return (
+        *(NO_GRAPHS if sglang_release.has("graph-backends") else NO_GRAPH),
+        *SMALL,
+        *("--device", device, "--mem-fraction-static", "0.1"),
+        *(CPU_BACKENDS if native else ONE_BACKEND),
+    )
 
 
 IDLE = 20
@@ -33,15 +44,16 @@ IDLE = 20
 
 def start(command_line: list[str]) -> Any:
     """The library's scheduler in this process, with the target loaded, and the draft if one is named."""
-    from sglang.srt import runtime_context
     from sglang.srt.managers.scheduler import Scheduler
-    from sglang.srt.server_args import PortArgs, prepare_server_args
+    from sglang.srt.server_args import PortArgs
 
-    arguments = prepare_server_args(command_line)
-    ports = PortArgs.init_new(arguments)
-    ranks = runtime_context.SpawnRanks(world_rank=0, dp_rank=None, gpu_id=0)
-    runtime_context.publish(arguments, role="scheduler", ranks=ranks)
-    return Scheduler(arguments, ports)
+    server_arguments = sglang_release.server_arguments(command_line)
+    ports = PortArgs.init_new(server_arguments)
+    sglang_release.publish(server_arguments)
+    asked = inspect.signature(Scheduler).parameters
+    ranks = {name: 0 for name in asked if name.endswith("_rank")}
+    ranks |= {name: value for name, value in {"gpu_id": 0, "dp_rank": None}.items() if name in asked}
+    return Scheduler(server_arguments, ports, **ranks)
 
 
 def submit(scheduler: Any, prompts: Sequence[Sequence[int]], tokens: int) -> list[Any]:
@@ -55,8 +67,12 @@ def submit(scheduler: Any, prompts: Sequence[Sequence[int]], tokens: int) -> lis
     return requests
 
 
-def batches(scheduler: Any, requests: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+def batches(
+    scheduler: Any, requests: Sequence[Any], before: Callable[[Any], None] = lambda _: None
+) -> Iterator[tuple[Any, Any]]:
     """Let the scheduler run one batch after the other until all requests are done: each batch and its result.
+
+    `before` is told each batch before it is run.
 
     Raises:
         RuntimeError: it stays idle before that.
@@ -64,21 +80,29 @@ def batches(scheduler: Any, requests: Sequence[Any]) -> Iterator[tuple[Any, Any]
     """
     idle = 0
     while not all(request.finished() for request in requests):
-        plan = scheduler.get_next_batch_to_run(
-            running_batch=scheduler.running_batch, last_batch=scheduler.last_batch
-        )
-        scheduler.running_batch = plan.running_batch
-        batch = plan.batch_to_run
+        batch = _next_batch(scheduler)
         if batch is None:
             scheduler.last_batch, idle = None, idle + 1
             if idle > IDLE:
                 raise RuntimeError(f"the scheduler was idle {IDLE} times, and not all requests are done")
             continue
         idle = 0
+        before(batch)
         result = scheduler.run_batch(batch)
         yield batch, result
         scheduler.process_batch_result(batch, result)
         scheduler.last_batch = batch
+
+
+def _next_batch(scheduler: Any) -> Any:
+    if not sglang_release.has("planned-batches"):
+        scheduler.cur_batch = scheduler.get_next_batch_to_run()
+        return scheduler.cur_batch
+    plan = scheduler.get_next_batch_to_run(
+        running_batch=scheduler.running_batch, last_batch=scheduler.last_batch
+    )
+    scheduler.running_batch = plan.running_batch
+    return plan.batch_to_run
 
 
 def _request(name: str, prompt: Sequence[int], tokens: int) -> Any:
@@ -90,7 +114,7 @@ def _request(name: str, prompt: Sequence[int], tokens: int) -> Any:
     wanted = {
         "rid": name,
         "input_text": None,
-        "input_ids": array.array("q", prompt),
+        "input_ids": array.array("q", prompt) if sglang_release.has("tokens-as-array") else list(prompt),
         "input_embeds": None,
         "mm_inputs": None,
         "token_type_ids": None,

@@ -11,15 +11,13 @@ import sys
 from contracts.probes import sglang as probe
 from contracts.probes import sglang_scheduler
 
-FOR_A_CPU = (*sglang_scheduler.MORE_ARGUMENTS, *sglang_scheduler.ON["cpu"])
-
 
 def main() -> None:
     """Serve until the process is ended."""
     from sglang.srt.entrypoints.http_server import launch_server
     from sglang.srt.server_args import prepare_server_args
 
-    launch_server(prepare_server_args([*FOR_A_CPU, *sys.argv[1:]]))
+    launch_server(prepare_server_args([*sglang_scheduler.arguments("cpu"), *sys.argv[1:]]))
 
 
 if __name__ in ("__main__", "__mp_main__"):

@@ -63,8 +63,14 @@ class Refusals:
         except Exception as error:
             if _raised_by_probe(error):
                 raise
-            message = " ".join(str(error).split())[:1000]
-            self.items.append(Refusal(stage=name, error=type(error).__name__, message=message))
+            self.note(name, error)
+        except SystemExit as error:
+            self.note(name, error)
+
+    def note(self, stage: str, error: BaseException) -> None:
+        """Record what the library raised."""
+        message = " ".join(str(error).split())[:1000]
+        self.items.append(Refusal(stage=stage, error=type(error).__name__, message=message))
 
 
 class OutOfReach(Exception):

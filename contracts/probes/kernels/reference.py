@@ -66,7 +66,7 @@ def extend_attention_cpu(
         if tree is not None:
             visible[:, length - new :] = tree[: new * new].view(new, new)
             tree = tree[new * new :]
-        out[fresh] = _attend(q[fresh], keys, values, visible, scale)
+        out[fresh] = attend(q[fresh], keys, values, visible, scale)
 
 
 def decode_attention_cpu(
@@ -87,7 +87,7 @@ def decode_attention_cpu(
         if window > 0:
             slots = slots[-window:]
         visible = torch.ones(1, len(slots), dtype=torch.bool)
-        out[row : row + 1] = _attend(q[row : row + 1], k_cache[slots], v_cache[slots], visible, scale)
+        out[row : row + 1] = attend(q[row : row + 1], k_cache[slots], v_cache[slots], visible, scale)
 
 
 def build_draft_decode_metadata_cpu(
@@ -140,7 +140,7 @@ def copy_all_layer_kv_cache_cpu(
             ctypes.memmove(base + place * size, row, size)
 
 
-def _attend(
+def attend(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, visible: torch.Tensor, scale: float
 ) -> torch.Tensor:
     """Softmax attention in float32, [rows, heads, head_dim]; groups of query heads share a key head."""

@@ -7,6 +7,7 @@ draft on a CPU calls those in `reference`. Every other name exists too, and ever
 
 from __future__ import annotations
 
+import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
@@ -19,6 +20,8 @@ from contracts.probes.kernels import reference
 from contracts.probes.stream import OutOfReach
 
 NAME = "sgl_kernel"
+HAS_A_FALLBACK = (f"{NAME}.scalar_type",)
+"""Modules that sglang does without where they are missing, and better than with a stand-in."""
 
 
 class _Module(types.ModuleType):
@@ -31,6 +34,22 @@ class _Module(types.ModuleType):
             raise AttributeError(name)
 
         return loud(name)
+
+
+class _Submodules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds every module below the stand-in: releases import from different ones."""
+
+    def find_spec(self, name: str, *_: Any) -> importlib.machinery.ModuleSpec | None:
+        """A package for any name below the stand-in's."""
+        below = name.startswith(f"{NAME}.") and name not in HAS_A_FALLBACK
+        return importlib.machinery.ModuleSpec(name, self, is_package=True) if below else None
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
+        """A module that has every name."""
+        return _Module(spec.name)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        """Nothing to execute."""
 
 
 class Operators:
@@ -60,7 +79,9 @@ def install() -> tuple[str, ...]:
             del sys.modules[loaded]
         module = _Module(NAME)
         module.__spec__ = importlib.machinery.ModuleSpec(NAME, loader=None)
+        module.__path__ = []
         sys.modules[NAME] = module
+        sys.meta_path.append(_Submodules())
         stand_ins = (f"{NAME} (importable, every call raises)",)
     missing = [name for name in reference.KERNELS if not hasattr(torch.ops.sgl_kernel, name)]
     for name in missing:

@@ -1,0 +1,167 @@
+"""How releases of sglang differ in what the probe has to call: each difference declared, with its range.
+
+Nothing here says how a draft is served; it says where the library keeps the steps that serve it. A release in
+which nothing moved needs no entry.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from typing import Any, NoReturn
+
+import torch
+from packaging.version import Version
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capability:
+    """Something that a range of releases offers to the probe."""
+
+    since: str
+    """First release of the range."""
+    why: str
+    """What is there, and what was before."""
+
+
+CAPABILITIES: Mapping[str, Capability] = {
+    "own-layers": Capability(
+        since="0.5.8", why="a CPU without AMX runs sglang's own layers; before, they were imported from vllm"
+    ),
+    "quantization-without-mapping": Capability(
+        since="0.5.9", why="model_loader.loader looks up the packed modules itself; before, it was given them"
+    ),
+    "forward-context": Capability(
+        since="0.5.13",
+        why="layers find the attention backend in forward_context; before, in the ForwardBatch",
+    ),
+    "one-worker": Capability(
+        since="0.5.13", why="a draft worker inside the worker; before, the default was one class that is both"
+    ),
+    "tokens-as-array": Capability(since="0.5.13", why="a request's tokens are an array; before, a list"),
+    "retrieve-spelled-so": Capability(
+        since="0.5.11", why="a draft tree's fields are called retrieve_*; before, retrive_*"
+    ),
+    "cpu-drafting": Capability(
+        since="0.5.20", why="an attention backend and kernels that draft on a CPU; before, for GPUs only"
+    ),
+    "planned-batches": Capability(
+        since="0.5.16", why="the scheduler returns a plan with its next batch; before, the batch"
+    ),
+    "graph-backends": Capability(
+        since="0.5.20", why="CUDA graphs of prefill and decode are turned off apart; before, together"
+    ),
+    "capture-apart": Capability(
+        since="0.5.16",
+        why="model_runner_components decide and set the capture; before, ModelRunner's constructor does",
+    ),
+    "published-arguments": Capability(
+        since="0.5.17",
+        why="server arguments are published in runtime_context; before, they are a global of server_args",
+    ),
+    "load-weights-only": Capability(
+        since="0.5.20",
+        why="the loader's step that hands over weights is apart from the one that processes them",
+    ),
+    "waits-for-no-gpu": Capability(
+        since="0.5.16", why="sharing the embedding no longer waits for a GPU, whatever the device"
+    ),
+    "spawn-ranks": Capability(since="0.5.21", why="publishing takes the ranks of this process"),
+}
+
+
+@cache
+def release() -> Version:
+    """The installed release."""
+    return Version(metadata.version("sglang"))
+
+
+def has(capability: str) -> bool:
+    """Whether the installed release offers a capability; a pre-release counts as its release."""
+    since = Version(CAPABILITIES[capability].since)
+    return release().release >= since.release
+
+
+def publish(arguments: Any) -> None:
+    """Make the server's arguments known to the library, as its scheduler process does."""
+    if not has("published-arguments"):
+        from sglang.srt.server_args import set_global_server_args_for_scheduler
+
+        set_global_server_args_for_scheduler(arguments)
+        return
+    from sglang.srt import runtime_context
+
+    ranks: dict[str, Any] = {}
+    if has("spawn-ranks"):
+        ranks["ranks"] = runtime_context.SpawnRanks(world_rank=0, dp_rank=None, gpu_id=0)
+    runtime_context.publish(arguments, role="scheduler", **ranks)
+
+
+def quantization(config: Any, configuration: Any) -> dict[str, Any]:
+    """The quantisation that a model is built with, as keyword arguments of `_initialize_model`."""
+    if not has("quantization-without-mapping"):
+        return {}  # `_initialize_model` finds it out for itself
+    from sglang.srt.model_loader.loader import _get_quantization_config
+
+    return {"quant_config": _get_quantization_config(config, configuration)}
+
+
+def load_weights(loader: Any, model: Any, weights: Any, device: torch.device) -> None:
+    """Hand the weights of a checkpoint to a model, and do not process them further if that can be avoided."""
+    if has("load-weights-only"):
+        loader.load_weights_only(model, weights, device)
+    else:
+        model.load_weights(weights)  # the first thing that the one step of these releases does
+
+
+@contextlib.contextmanager
+def attending(backend: Any, batch: Any) -> Iterator[None]:
+    """Let the layers of a model find the attention backend."""
+    if not has("forward-context"):
+        batch.attn_backend = backend
+        yield
+        return
+    from sglang.srt.model_executor.forward_context import ForwardContext, forward_context
+
+    with forward_context(ForwardContext(attn_backend=backend)):
+        yield
+
+
+def server_arguments(command_line: list[str]) -> Any:
+    """The arguments that the library makes of its command line.
+
+    Raises:
+        SystemExit: an argument is one that it does not know; the message says which.
+
+    """
+    from sglang.srt.server_args import prepare_server_args
+
+    with _saying_why():
+        return prepare_server_args(command_line)
+
+
+@contextlib.contextmanager
+def _saying_why() -> Iterator[None]:
+    """Let argparse end the process with its message, which it prints otherwise."""
+    ending = argparse.ArgumentParser.error
+
+    def error(_: argparse.ArgumentParser, message: str) -> NoReturn:
+        raise SystemExit(message)
+
+    argparse.ArgumentParser.error = error  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        argparse.ArgumentParser.error = ending  # type: ignore[method-assign]
+
+
+def wait_for_nothing() -> tuple[str, ...]:
+    """Let a CPU not be waited for as if it were a GPU; says what is stood in for."""
+    if has("waits-for-no-gpu"):
+        return ()
+    torch.cuda.synchronize = torch.cuda.empty_cache = lambda *_, **__: None
+    return ("waiting for a GPU (there is none)",)
