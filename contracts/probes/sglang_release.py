@@ -9,23 +9,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import cache
-from importlib import metadata
 from typing import Any, NoReturn
 
 import torch
-from packaging.version import Version
 
-
-@dataclass(frozen=True, kw_only=True)
-class Capability:
-    """Something that a range of releases offers to the probe."""
-
-    since: str
-    """First release of the range."""
-    why: str
-    """What is there, and what was before."""
+from contracts.probes.capability import Capability, Release
 
 
 CAPABILITIES: Mapping[str, Capability] = {
@@ -74,16 +62,8 @@ CAPABILITIES: Mapping[str, Capability] = {
 }
 
 
-@cache
-def release() -> Version:
-    """The installed release."""
-    return Version(metadata.version("sglang"))
-
-
-def has(capability: str) -> bool:
-    """Whether the installed release offers a capability; a pre-release counts as its release."""
-    since = Version(CAPABILITIES[capability].since)
-    return release().release >= since.release
+release = Release("sglang", CAPABILITIES)
+has = release.has
 
 
 def publish(arguments: Any) -> None:

@@ -33,9 +33,12 @@ from contracts.facts import (
 )
 from contracts.probes import (
     speculators_acceptance,
+    speculators_capture,
     speculators_hypotheses,
     speculators_meta,
+    speculators_release,
     speculators_replay,
+    speculators_trainer,
     speculators_training,
     transformers_target,
 )
@@ -70,31 +73,37 @@ def setup(_device: Device = "cpu") -> tuple[str, ...]:
     """Import the library once, for all cases; this side runs on the CPU whatever serves."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # every file is local; never look for one elsewhere
     torch.set_num_threads(1)
+    uncompiled = speculators_release.set_up()
     declared = torchvision_ops.install()
     import speculators.models.eagle3
     import speculators.train.vocab_mapping  # noqa: F401
 
     found = ["torchvision operators (declared only)"] if declared else []
-    return (*found, *speculators_training.install())
+    return (*uncompiled, *found, *speculators_training.install())
 
 
 def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
     """Build the target if need be, then build, save and describe the draft of one recipe."""
     recipe, folder, target = case["recipe"], Path(case["folder"]), Path(case["target"])
     _save_target(recipe["target"], target)
-    with refusals.stage("build"):
-        BUILDERS[recipe["built_by"]](recipe, folder, target)
+    try:
+        with refusals.stage("build"):
+            BUILDERS[recipe["built_by"]](recipe, folder, target)
+    except speculators_training.Lacking as lacking:
+        refusals.note("build", lacking)
     model = None
     if not refusals.items:
         with refusals.stage("reload"):
             model = _load(folder)
     if model is None:
         return DraftFacts()
-    _replay(model, target, Path(case["golden"]), refusals)
+    taps = _taps(model, recipe, target)
+    _replay(model, taps, target, Path(case["golden"]), refusals)
     if "prompts" in case:
         with refusals.stage("generate"):
             speculators_acceptance.save_expected(
-                copy.deepcopy(model).float().eval(),
+                speculators_release.with_dense_attention(copy.deepcopy(model).float().eval()),
+                taps,
                 target,
                 case["prompts"],
                 case["tokens"],
@@ -103,7 +112,7 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
     ran = None
     with refusals.stage("run"):
         ran = speculators_meta.forward(model)
-    return _describe(model, checkpoint.read(folder), target, ran)
+    return _describe(model, checkpoint.read(folder), taps, target, ran)
 
 
 def _save_target(spec: dict[str, Any], folder: Path) -> None:
@@ -117,8 +126,8 @@ def _save_target(spec: dict[str, Any], folder: Path) -> None:
 
     torch.manual_seed(spec["seed"])
     sizes = {key: spec[key] for key in (*LAYER_KEYS, "num_hidden_layers", "tie_word_embeddings")}
-    rope = {"rope_type": "default", "rope_theta": spec["rope_theta"]}
-    config = LlamaConfig(**sizes, rope_parameters=rope, rms_norm_eps=1e-5, bos_token_id=1, eos_token_id=2)
+    rope = transformers_target.rope({"rope_type": "default", "rope_theta": spec["rope_theta"]})
+    config = LlamaConfig(**sizes, **rope, rms_norm_eps=1e-5, bos_token_id=1, eos_token_id=2)
     model = LlamaForCausalLM(config)
     _seed(model, spec["seed"], lambda name: "norm" in name)  # fresh norms are all ones and hide much
     model.to(getattr(torch, spec["dtype"])).save_pretrained(folder)
@@ -126,27 +135,7 @@ def _save_target(spec: dict[str, Any], folder: Path) -> None:
 
 def _draft_class(recipe: dict[str, Any], folder: Path, target: Path) -> None:
     """Build the draft as the library's training script does, seed it, save it."""
-    from speculators.models.eagle3 import Eagle3DraftModel
-    from speculators.train.vocab_mapping import build_vocab_mappings_from_distribution
-
-    vocab_size = recipe["target"]["vocab_size"]
-    d2t = t2d = None
-    if recipe["draft_vocab_size"] is not None:
-        counts = {token: (token * 37) % 101 for token in range(vocab_size)}
-        d2t, t2d = build_vocab_mappings_from_distribution(counts, recipe["draft_vocab_size"], vocab_size)
-    flags = {"norm_before_residual": False, **recipe["flags"]}
-    model = Eagle3DraftModel.from_training_args(
-        verifier_config=_layer_config(recipe, target),
-        t2d=t2d,
-        d2t=d2t,
-        draft_vocab_size=recipe["draft_vocab_size"] or vocab_size,
-        target_layer_ids=recipe["aux_layer_ids"],
-        embed_requires_grad=recipe["train_embedding"],
-        verifier_name_or_path=str(target),
-        draft_attn_impl=ATTENTION,
-        ttt_steps=3,
-        **flags,
-    )
+    model = speculators_training.build(recipe, target, _layer_config(recipe, target), ATTENTION)
     frozen = {"lm_head.weight"} | (set() if recipe["train_embedding"] else {"embed_tokens.weight"})
     _seed(model, recipe["seed"], lambda name: name not in frozen and not name.startswith("verifier_"))
     model.to(getattr(torch, recipe["target"]["dtype"])).save_pretrained(folder)
@@ -158,7 +147,11 @@ def _layer_config(recipe: dict[str, Any], target: Path) -> Any:
     source = AutoConfig.from_pretrained(target)
     keys: dict[str, Any] = {key: getattr(source, key) for key in LAYER_KEYS}
     keys |= {"num_hidden_layers": recipe["num_layers"], "tie_word_embeddings": False, "rms_norm_eps": 1e-5}
-    keys |= {"rope_parameters": dict(source.rope_parameters), **recipe["layer"]}
+    keys |= transformers_target.rope_of(source)
+    layer = dict(recipe["layer"])
+    if "rope_parameters" in layer:
+        keys |= transformers_target.rope(layer.pop("rope_parameters"))
+    keys |= layer
     return {"llama": LlamaConfig, "qwen3": Qwen3Config}[recipe["layer_type"]](**keys)
 
 
@@ -173,7 +166,13 @@ def _seed(model: Any, seed: int, chosen: Callable[[str], bool]) -> None:
 
 
 def _train_command(_recipe: dict[str, Any], folder: Path, target: Path) -> None:
-    """`speculators train --dry-run` with its defaults: it saves the untrained draft and stops."""
+    """`speculators train --dry-run` with its defaults: it saves the untrained draft and stops.
+
+    Raises:
+        Lacking: the release has no such command.
+
+    """
+    speculators_training.check_command()
     from speculators.cli import app
 
     arguments = ["--verifier-name-or-path", str(target), "--save-path", str(folder), "--dry-run"]
@@ -187,10 +186,19 @@ def _fixture(recipe: dict[str, Any], folder: Path, target: Path) -> None:
     draft.to(getattr(torch, recipe["target"]["dtype"])).save_pretrained(folder)
 
 
+def _trainer(recipe: dict[str, Any], folder: Path, target: Path) -> None:
+    """Train the draft by the library's command, or by its trainer where there is none."""
+    if speculators_release.has("train-command"):
+        speculators_training.train(recipe, folder, target)
+    else:
+        draft = speculators_training.build(recipe, target, _layer_config(recipe, target), ATTENTION)
+        speculators_trainer.train(recipe, draft, folder, target)
+
+
 BUILDERS: dict[str, Callable[[dict[str, Any], Path, Path], None]] = {
     "class": _draft_class,
     "command": _train_command,
-    "trainer": speculators_training.train,
+    "trainer": _trainer,
     "fixture": _fixture,
 }
 
@@ -200,13 +208,18 @@ def _load(folder: Path, target: Path | None = None) -> Any:
     from speculators.models.eagle3 import Eagle3DraftModel
 
     config = Eagle3DraftModel.config_class.from_pretrained(folder)
-    config.transformer_layer_config._attn_implementation = ATTENTION
+    chosen = speculators_release.has("attention-chosen")
+    config.transformer_layer_config._attn_implementation = ATTENTION if chosen else "simple_flex_attention"
     if target is not None:
         config.speculators_config.verifier.name_or_path = str(target)
-    return Eagle3DraftModel.from_pretrained(folder, config=config)
+    draft = speculators_release.load(folder, config)
+    for name, absent in speculators_release.WITHOUT.items():
+        if not hasattr(draft, name):
+            setattr(draft, name, absent)
+    return draft
 
 
-def _replay(draft: Any, target: Path, file: Path, refusals: Refusals) -> None:
+def _replay(draft: Any, taps: tuple[int, ...], target: Path, file: Path, refusals: Refusals) -> None:
     """Write the golden tensors: inputs, what the draft makes of them, and what each hypothesis would.
 
     Everything is computed in float32 from the weights as saved. What the library raises is its refusal; what
@@ -218,7 +231,8 @@ def _replay(draft: Any, target: Path, file: Path, refusals: Refusals) -> None:
     states = transformers_target.observe(
         target, torch.randint(0, vocab_size, (PROMPT_TOKENS,), generator=generator)
     )
-    trained = speculators_hypotheses.setting(draft, states)
+    dense = speculators_release.with_dense_attention(draft)
+    trained = speculators_hypotheses.setting(dense, states, taps)
     golden = {
         "tokens": states.tokens,
         "given": trained.inputs.states,
@@ -231,10 +245,10 @@ def _replay(draft: Any, target: Path, file: Path, refusals: Refusals) -> None:
         "bare_states": states.bare,
     }
     with refusals.stage("replay"):
-        golden |= speculators_replay.chain(draft, trained.inputs, CHAIN_STEPS, trained.how).tensors("golden/")
         golden |= speculators_replay.library_forward(draft, trained.inputs, CHAIN_STEPS).tensors("library/")
     if refusals.items:
         return
+    golden |= speculators_replay.chain(dense, trained.inputs, CHAIN_STEPS, trained.how).tensors("golden/")
     for name, outcome in speculators_hypotheses.outcomes(trained, CHAIN_STEPS):
         golden |= outcome.tensors(f"hypothesis/{name}/")
     file.parent.mkdir(exist_ok=True)
@@ -242,12 +256,15 @@ def _replay(draft: Any, target: Path, file: Path, refusals: Refusals) -> None:
 
 
 def _describe(
-    model: Any, saved: checkpoint.Checkpoint, target: Path, ran: speculators_meta.Ran | None
+    model: Any,
+    saved: checkpoint.Checkpoint,
+    taps: tuple[int, ...],
+    target: Path,
+    ran: speculators_meta.Ran | None,
 ) -> DraftFacts:
     """Facts of a built draft: from the live model, from a forward pass of it if it ran, and what it saved."""
     config = model.config
     target_config = checkpoint.read_json(target / "config.json")
-    ids = tuple(model.target_layer_ids)
     offsets = [0] * config.draft_vocab_size if model.d2t is None else model.d2t.tolist()
     return DraftFacts(
         architecture=type(model).__name__,
@@ -260,8 +277,8 @@ def _describe(
             dtypes={name: tensor.dtype for name, tensor in sorted(saved.tensors.items())},
         ),
         aux_layers=AuxLayers(
-            states=_hidden_states_of(ids, target, last=target_config["num_hidden_layers"]),
-            layer_ids=ids,
+            states=taps,
+            layer_ids=speculators_release.target_layer_ids(model),
             num_layers=target_config["num_hidden_layers"],
         ),
         vocab_map=VocabMap(
@@ -270,7 +287,9 @@ def _describe(
             draft_vocab_size=config.draft_vocab_size,
             target_vocab_size=target_config["vocab_size"],
         ),
-        hidden_dims=None if ran is None else _hidden_dims(model, target_config["hidden_size"], ran),
+        hidden_dims=None
+        if ran is None
+        else _hidden_dims(model, len(taps), target_config["hidden_size"], ran),
         norms=None if ran is None else _norms(ran),
         norm_eps=epsilon(model),
         rope=_rope(model),
@@ -279,10 +298,10 @@ def _describe(
     )
 
 
-def _hidden_dims(model: Any, target: int, ran: speculators_meta.Ran) -> HiddenDims:
+def _hidden_dims(model: Any, taps: int, target: int, ran: speculators_meta.Ran) -> HiddenDims:
     return HiddenDims(
         target=target,
-        delivered=len(model.target_layer_ids) * target,
+        delivered=taps * target,
         fc_in=model.fc.in_features,
         draft=model.embed_tokens.weight.shape[1],
         recurrent=ran.recurrent_width,
@@ -314,10 +333,8 @@ def _rope(model: Any) -> Rope:
 
 def _attention(model: Any) -> Attention:
     first, layer_config = model.layers[0].self_attn, model.config.transformer_layer_config
-    windows = (
-        model.sliding_window if index in model.sliding_window_indices else None
-        for index in range(len(model.layers))
-    )
+    windowed = getattr(model, "sliding_window_indices", ())  # none before 0.7
+    windows = (model.sliding_window if index in windowed else None for index in range(len(model.layers)))
     return Attention(
         num_heads=layer_config.num_attention_heads,
         num_kv_heads=layer_config.num_key_value_heads,
@@ -329,20 +346,30 @@ def _attention(model: Any) -> Attention:
     )
 
 
-def _hidden_states_of(ids: tuple[int, ...], target: Path, *, last: int) -> tuple[int, ...]:
-    """Hidden-state indices that the layer ids name.
+def _taps(model: Any, recipe: dict[str, Any], target: Path) -> tuple[int, ...]:
+    """Hidden-state indices of the target that the draft is trained on.
 
-    Since 0.5.0 an id is the index itself: id i is the input of layer i, and the number of layers n is the
-    final state. The library's own validator is asked: it has to accept n (which no output-of-layer
-    convention could) and to refuse n + 1.
+    Since 0.5.0 a layer id is the index itself: id i is the input of layer i. Where the library validates ids,
+    it is asked: it has to accept the number of layers, the final state, and to refuse the next. Before 0.5.0
+    ids were those of the library's own capture, which is asked as well, and the draft does not record them.
     """
+    ids = speculators_release.target_layer_ids(model)
+    if not speculators_release.has("ids-recorded") and ids is None:
+        return speculators_capture.states(recipe["aux_layer_ids"])
+    assert ids is not None
+    if speculators_release.has("ids-validated"):
+        _check_convention(str(target), transformers_target.num_layers(target))
+    return ids
+
+
+def _check_convention(target: str, last: int) -> None:
     from speculators.models.utils import resolve_target_layer_ids
 
-    resolve_target_layer_ids([last], str(target))
+    resolve_target_layer_ids([last], target)
     try:
-        resolve_target_layer_ids([last + 1], str(target))
+        resolve_target_layer_ids([last + 1], target)
     except ValueError:
-        return ids
+        return
     raise NotImplementedError(
         "this release numbers the target's layers in a way that this probe does not know"
     )

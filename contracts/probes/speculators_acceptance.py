@@ -30,9 +30,9 @@ STEPS, WIDTH = 3, 2
 
 
 def save_expected(
-    draft: Any, target: Path, prompts: Sequence[Sequence[int]], tokens: int, file: Path
+    draft: Any, taps: tuple[int, ...], target: Path, prompts: Sequence[Sequence[int]], tokens: int, file: Path
 ) -> None:
-    """Write what is expected for each prompt of P tokens that is continued by `tokens`.
+    """Write what is expected of `draft`, trained on the states `taps`, for each prompt of P tokens that is continued by `tokens`.
 
     A last round may accept STEPS tokens more than were asked for, so T = P + `tokens` + STEPS.
 
@@ -45,12 +45,12 @@ def save_expected(
     hidden]: the draft's.
     """
     how = conventions(draft)
-    found = {"ids": torch.tensor(tuple(draft.target_layer_ids))}
+    found = {"ids": torch.tensor(taps)}
     found |= {"embedding": draft.embed_tokens.weight.detach(), "head": draft.lm_head.weight.detach()}
     for number, prompt in enumerate(prompts):
         text = continuation(target, prompt, tokens + STEPS)
         target_states = transformers_target.observe(target, text)
-        given = torch.cat([target_states.states[index] for index in draft.target_layer_ids], -1)
+        given = torch.cat([target_states.states[index] for index in taps], -1)
         asked = [
             propose(draft, Inputs(tokens=text[1:committed], states=given[: committed - 1]), how)
             for committed in range(len(prompt) + 1, len(prompt) + tokens)

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from contracts.probes import transformers_target
 from contracts.probes.speculators_replay import Conventions, Inputs, Outcome, chain, conventions
 from contracts.probes.transformers_target import TargetStates
 
@@ -36,10 +37,8 @@ class Setting:
     how: Conventions
     target: TargetStates
 
-    @property
-    def ids(self) -> tuple[int, ...]:
-        """Hidden-state indices that the draft is given."""
-        return tuple(self.draft.target_layer_ids)
+    ids: tuple[int, ...]
+    """Hidden-state indices that the draft is given."""
 
     def with_draft(self, change: Callable[[Any], object]) -> Setting:
         """The same with a changed copy of the draft."""
@@ -57,14 +56,15 @@ class Setting:
         return replace(self, inputs=replace(self.inputs, states=states))
 
 
-def setting(draft: Any, target: TargetStates) -> Setting:
-    """The draft as it was trained to be run."""
-    states = torch.cat([target.states[index] for index in draft.target_layer_ids], -1)
+def setting(draft: Any, target: TargetStates, ids: tuple[int, ...]) -> Setting:
+    """The draft, trained on the hidden states `ids`, as it was trained to be run."""
+    states = torch.cat([target.states[index] for index in ids], -1)
     return Setting(
         draft=draft,
         inputs=Inputs(tokens=target.tokens[1:], states=states),
         how=conventions(draft),
         target=target,
+        ids=ids,
     )
 
 
@@ -158,7 +158,7 @@ def _layer(trained: Setting) -> Iterator[tuple[str, Setting]]:
 def _rotation(trained: Setting) -> Iterator[tuple[str, Setting]]:
     """The rotary embedding, computed by the library's own class from another config."""
     config = trained.draft.config.transformer_layer_config
-    rope = dict(config.rope_parameters)
+    rope = transformers_target.rope_parameters(config)
     default = {"rope_type": "default", "rope_theta": rope["rope_theta"]}
     if rope["rope_theta"] != ROPE_BASE:
         yield "rope-base-default", _rotated(trained, {**rope, "rope_theta": ROPE_BASE})
@@ -283,6 +283,7 @@ def _interleave(attention: Any) -> None:
 
 def _rotated(trained: Setting, rope: dict[str, Any]) -> Setting:
     config = copy.deepcopy(trained.draft.config.transformer_layer_config)
-    config.rope_parameters = rope
+    for key, value in transformers_target.rope(rope).items():
+        setattr(config, key, value)
     rotary = type(trained.draft.rotary_emb)(config)
     return trained.with_draft(lambda draft: setattr(draft, "rotary_emb", rotary))

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from contracts.probes import speculators_release
 from contracts.probes.dataflow import Dataflow, Names
 from contracts.probes.observe import watcher
 
@@ -29,7 +30,7 @@ class Ran:
 
 def forward(model: Any) -> Ran:
     """Two steps of the draft on the meta device, then one step with attention and MLP muted."""
-    draft = copy.deepcopy(model).to("meta").eval()
+    draft = speculators_release.with_dense_attention(copy.deepcopy(model)).to("meta").eval()
     logits: list[torch.Tensor] = []
     entering: list[torch.Tensor] = []
     draft.lm_head.register_forward_hook(lambda _module, _inputs, output: logits.append(output))
@@ -58,6 +59,7 @@ def _run(draft: Any, *, steps: int) -> Dataflow:
     state = torch.zeros(1, TOKENS, draft.fc.in_features, device="meta")
     flow = watcher(draft, state)
     tokens = torch.zeros(1, TOKENS, dtype=torch.int64, device="meta")
-    with torch.no_grad(), flow:
-        draft(hidden_states=state, input_ids=tokens, document_ids=torch.zeros_like(tokens), ttt_steps=steps)
+    sequence = speculators_release.sequence(TOKENS)
+    with torch.no_grad(), flow, speculators_release.on_the_meta_device():
+        draft(hidden_states=state, input_ids=tokens, ttt_steps=steps, **sequence)
     return flow

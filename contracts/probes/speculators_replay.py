@@ -8,10 +8,15 @@ a time. Only the second can be asked what would come out under another conventio
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import torch
+
+from contracts.probes import speculators_release
+
+FLEX_BLOCK = 128
+"""Flex attention wants sequences of a multiple of this length."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +73,9 @@ class Outcome:
 
 def conventions(draft: Any) -> Conventions:
     """Those that the draft was trained under."""
-    return Conventions(feed_normed=bool(draft.config.norm_output))
+    return Conventions(
+        feed_normed=bool(getattr(draft.config, "norm_output", False))
+    )  # there is none before 0.7
 
 
 def fuse(draft: Any, states: torch.Tensor) -> torch.Tensor:
@@ -140,7 +147,7 @@ def run_layers(
     hidden = torch.cat([draft.embed_tokens(tokens), state], -1)
     rotary = draft.rotary_emb(hidden, positions)
     for index, layer in enumerate(draft.layers):
-        hidden = layer(
+        output = layer(
             hidden,
             attention_mask=_mask(draft, index, rows, prompt, how),
             position_ids=positions,
@@ -148,6 +155,7 @@ def run_layers(
             cache_position=rows,
             position_embeddings=rotary,
         )
+        hidden = output[0] if isinstance(output, tuple) else output  # a tuple before transformers 4.54
     return hidden
 
 
@@ -177,50 +185,72 @@ def _mask(draft: Any, index: int, rows: torch.Tensor, prompt: int, how: Conventi
 
 @torch.no_grad()
 def library_forward(draft: Any, inputs: Inputs, steps: int) -> Outcome:
-    """The library's own forward pass, which is fed the tokens that it found greedily so far.
+    """The library's own forward pass, read with hooks.
 
     It scores every position of the prompt in each of its steps; the chain is the one that begins at the
-    last position.
+    last position. Since 0.7 the pass is fed the tokens that it found greedily so far; before, it feeds itself.
     """
     last = len(inputs.tokens) - 1
-    tokens, chosen = inputs.tokens, []
-    fused: list[torch.Tensor] = []
-    fed: list[torch.Tensor] = []
-    scores: list[torch.Tensor] = []
-    at: list[torch.Tensor] = []
-    hooks = [
-        draft.rotary_emb.register_forward_pre_hook(lambda _module, inputs: at.append(inputs[1][0])),
-        draft.fc.register_forward_hook(lambda _module, _inputs, output: fused.append(output[0])),
-        draft.lm_head.register_forward_hook(lambda _module, _inputs, output: scores.append(output[0])),
-        draft.layers[-1].register_forward_hook(lambda _module, _inputs, output: fed.append(output[0])),
-    ]
-    recurrent, logits, positions = [], [], []
-    try:
-        for step in range(steps + 1):
-            for seen in (fused, fed, scores, at):
-                seen.clear()
-            # Positions past the prompt take part in nothing that the last position of the prompt sees.
-            rest = len(tokens) - len(inputs.states)
-            states = torch.nn.functional.pad(inputs.states, (0, 0, 0, rest))[None]
-            draft(
-                hidden_states=states,
-                input_ids=tokens[None],
-                document_ids=torch.zeros(1, len(tokens), dtype=torch.long),
-                ttt_steps=step + 1,
-            )
-            state = draft.norm(fed[step]) if draft.config.norm_output else fed[step]
-            recurrent.append(state[: last + 1] if step == 0 else state[last : last + 1])
-            positions.append(at[step][: last + 1] if step == 0 else at[step][last : last + 1])
-            logits.append(scores[step][last])
-            chosen.append(target_id(draft, int(logits[-1].argmax())))
-            tokens = torch.cat([tokens, torch.tensor(chosen[-1:])])
-    finally:
-        for hook in hooks:
-            hook.remove()
+    feed_normed = conventions(draft).feed_normed
+    recurrent, logits, positions, chosen = [], [], [], []
+    fused, tokens = torch.empty(0), inputs.tokens
+    teacher = speculators_release.has("document-ids")
+    seen = _Seen()
+    for step in range(steps + 1):
+        if step == 0 or teacher:
+            seen = _run(draft, inputs.states, tokens, step + 1 if teacher else steps + 1)
+        if step == 0:
+            fused = seen.fused[: last + 1]
+        state = draft.norm(seen.fed[step]) if feed_normed else seen.fed[step]
+        recurrent.append(state[: last + 1] if step == 0 else state[last : last + 1])
+        at = seen.positions[step]
+        positions.append(at[: last + 1] if step == 0 else at[last : last + 1])
+        logits.append(seen.scores[step][last])
+        chosen.append(target_id(draft, int(logits[-1].argmax())))
+        tokens = torch.cat([tokens, torch.tensor(chosen[-1:])])
     return Outcome(
-        fused=fused[0][: last + 1],
+        fused=fused,
         recurrent=torch.cat(recurrent),
         logits=torch.stack(logits),
         draft_tokens=torch.tensor(chosen),
         positions=torch.cat(positions),
     )
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What the hooks saw in one forward pass, by step; rows are positions."""
+
+    fused: torch.Tensor = field(default_factory=lambda: torch.empty(0))
+    fed: list[torch.Tensor] = field(default_factory=list)
+    scores: list[torch.Tensor] = field(default_factory=list)
+    positions: list[torch.Tensor] = field(default_factory=list)
+
+
+def _run(draft: Any, states: torch.Tensor, tokens: torch.Tensor, steps: int) -> _Seen:
+    """One forward pass; positions past the prompt take part in nothing that its last position sees."""
+    fused: list[torch.Tensor] = []
+    seen = _Seen()
+    hooks = [
+        draft.rotary_emb.register_forward_pre_hook(
+            lambda _module, inputs: seen.positions.append(inputs[1][0])
+        ),
+        draft.fc.register_forward_hook(lambda _module, _inputs, output: fused.append(output[0])),
+        draft.lm_head.register_forward_hook(lambda _module, _inputs, output: seen.scores.append(output[0])),
+        draft.layers[-1].register_forward_hook(lambda _module, _inputs, output: seen.fed.append(output[0])),
+    ]
+    length = len(tokens)
+    if not speculators_release.has("attention-chosen"):
+        length += -length % FLEX_BLOCK
+    pad = torch.nn.functional.pad
+    try:
+        draft(
+            hidden_states=pad(states, (0, 0, 0, length - len(states)))[None],
+            input_ids=pad(tokens, (0, length - len(tokens)))[None],
+            ttt_steps=steps,
+            **speculators_release.sequence(len(tokens)),
+        )
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return replace(seen, fused=fused[0])

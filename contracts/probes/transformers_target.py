@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import copy
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import torch
+
+MAJOR = int(metadata.version("transformers").partition(".")[0])
+"""Of transformers, which spells RoPE otherwise from 5 on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +31,38 @@ class TargetStates:
     """The same without the residual: what the last MLP added; zeros for index 0; shape [n + 1, P, H]."""
     embedding: torch.Tensor
     """The target's input embedding; shape [vocabulary, H]."""
+
+
+def rope(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Keys of a config that state `parameters`, as the installed transformers spells them.
+
+    Args:
+        parameters: `rope_type`, `rope_theta` and what the type needs, as transformers 5 has them in one.
+
+    """
+    if MAJOR >= 5:
+        return {"rope_parameters": dict(parameters)}
+    scaling = {key: value for key, value in parameters.items() if key != "rope_theta"}
+    scaled = scaling["rope_type"] != "default"
+    return {"rope_theta": parameters["rope_theta"], "rope_scaling": scaling if scaled else None}
+
+
+def rope_of(config: Any) -> dict[str, Any]:
+    """The keys of a loaded config that state its RoPE."""
+    names = ("rope_parameters",) if MAJOR >= 5 else ("rope_theta", "rope_scaling")
+    return {name: copy.deepcopy(getattr(config, name)) for name in names}
+
+
+def rope_parameters(config: Any) -> dict[str, Any]:
+    """RoPE of a loaded config, in one, as transformers 5 has it."""
+    if MAJOR >= 5:
+        return dict(config.rope_parameters)
+    return {"rope_type": "default", **(config.rope_scaling or {}), "rope_theta": config.rope_theta}
+
+
+def num_layers(folder: Path) -> int:
+    """Decoder layers of the target in `folder`."""
+    return int(json.loads((folder / "config.json").read_text())["num_hidden_layers"])
 
 
 def observe(folder: Path, prompt: torch.Tensor) -> TargetStates:
