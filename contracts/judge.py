@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
-from platformdirs import user_cache_path
 
 from contracts import known as known_file
 from contracts.conversation import Progress
@@ -24,6 +23,7 @@ from contracts.handoff import NotRun, ProbeFailed
 from contracts.known import Entry, Known, KnownError
 from contracts.report import environment, explain
 from contracts.sides import BadInterpreter, CacheUnavailable, make_folder
+from contracts.terminal import cache_folder
 from contracts.verdict import Broken, Cause, Outcome, Verdict
 from contracts.workbench import Workbench
 
@@ -117,7 +117,7 @@ class Judge:
         """
         option = config.option
         pythons: dict[SideName, str] = {"training": option.training_python, "serving": option.serving_python}
-        cache = Path(option.contracts_cache or user_cache_path("draft-contracts"))
+        cache = cache_folder(option.contracts_cache and Path(option.contracts_cache))
         _check_options(option)
         worker = getattr(config, "workerinput", None)
         try:

@@ -17,7 +17,7 @@ from typing import Any
 from packaging.version import InvalidVersion, Version
 from pydantic import TypeAdapter
 
-from contracts.facts import DraftFacts
+from contracts.facts import LIBRARIES, DraftFacts
 
 RELEASES = Path(__file__).parent / "releases"
 _FACTS = TypeAdapter(DraftFacts)
@@ -35,13 +35,22 @@ class Catalog:
     known: tuple[str, ...]
     oldest: str
     """Oldest release that the probe is confirmed to speak."""
+    matrix: tuple[str, ...]
+    """Those that the matrix covers: the newest patch of each minor."""
 
 
 @cache
 def catalog(library: str) -> Catalog:
     """The catalogue entry of `library`."""
     data = tomllib.loads((RELEASES / "catalog.toml").read_text(encoding="utf-8"))[library]
-    return Catalog(library=library, known=tuple(data["known"]), oldest=data["oldest"])
+    return Catalog(
+        library=library, known=tuple(data["known"]), oldest=data["oldest"], matrix=tuple(data["matrix"])
+    )
+
+
+def supported_releases() -> list[str]:
+    """Every release that the matrix covers, as `library==release`, those of training first."""
+    return [f"{name}=={release}" for name in LIBRARIES.values() for release in catalog(name).matrix]
 
 
 def check_supported(library: str, version: str) -> None:

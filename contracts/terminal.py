@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NoReturn
 
 import typer
+from platformdirs import user_cache_path
 from rich.console import Console
 from rich.markup import escape
 
@@ -21,6 +23,11 @@ def new_console(*, stderr: bool = False) -> Console:
 def text(words: str) -> str:
     """Text of anybody's as it may stand on a terminal: no markup, no control characters."""
     return escape("".join(char if char.isprintable() else repr(char)[1:-1] for char in words))
+
+
+def cache_folder(named: Path | None) -> Path:
+    """Where drafts, probe reports and environments are kept: as named, or the user's cache."""
+    return named or Path(user_cache_path("draft-contracts"))
 
 
 def fail(message: str, status: int = EXIT_BAD_INPUT) -> NoReturn:

@@ -16,8 +16,8 @@ import torch
 from safetensors.torch import save_file
 
 from contracts.facts import DraftFacts, to_json
-from contracts.probes import sglang_meta as meta
 from contracts.probes import sglang_drafter, sglang_release, sglang_scheduler
+from contracts.probes import sglang_meta as meta
 from contracts.probes.stream import Refusals
 from contracts.speculation import EngineRun, Generation, Round
 

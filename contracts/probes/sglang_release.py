@@ -15,7 +15,6 @@ import torch
 
 from contracts.probes.capability import Capability, Release
 
-
 CAPABILITIES: Mapping[str, Capability] = {
     "own-layers": Capability(
         since="0.5.8", why="a CPU without AMX runs sglang's own layers; before, they were imported from vllm"

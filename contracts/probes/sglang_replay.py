@@ -15,8 +15,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from contracts.facts import DraftFacts
-from contracts.probes import sglang_meta as meta
 from contracts.probes import sglang_drafter, sglang_scheduler
+from contracts.probes import sglang_meta as meta
 from contracts.probes.stream import Refusals
 
 ALONE = ("--max-running-requests", "1")
