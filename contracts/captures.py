@@ -1,7 +1,7 @@
 """How the target classes of a sglang release number their layers, and which ids deliver given states.
 
-`releases/captures.json` holds what each class's own capture setter did with three lists of ids
-(contracts/probes/sglang_captures.py); recorded by `pytest tests/test_captures.py --snapshot-update`.
+The record of each release holds what each class's own capture setter did with three lists of ids
+(contracts/probes/sglang_captures.py).
 """
 
 from __future__ import annotations
@@ -10,13 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from packaging.specifiers import SpecifierSet
-from packaging.version import Version
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
+from contracts import records
 from contracts.causes import Cause
-from contracts.records import RELEASES
-
-FILE = RELEASES / "captures.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,13 +45,18 @@ DEFECTS = (
 class Rule(BaseModel):
     """One target class: hidden-state index minus id, by what is particular about a list of ids."""
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     usual: int | None
     first_is_1: int | None
     one_is_not_first: int | None
     shares_embedding: bool
     """Whether the draft worker can take the target's embedding, which it does for every EAGLE-3 draft."""
+    setter: str
+    """Module and class in which the setter is defined."""
+    without_ids: tuple[int, ...] | str | None
+    """Hidden states of a target of eight layers that are captured when no ids are given; what the setter
+    raises then; None where nothing is known of it."""
 
     def shift(self, ids: Sequence[int]) -> int | None:
         """What the class adds to each of these ids, of which none is the number of layers."""
@@ -71,7 +73,7 @@ class NotCaptured(Exception):
         super().__init__(f"{what} ({cause})")
 
 
-_RULES = TypeAdapter(dict[str, dict[str, Rule]])
+_RULES = TypeAdapter(dict[str, Rule])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,10 +86,10 @@ class Captures:
     @classmethod
     def for_release(cls, serving: str) -> Captures:
         """What is recorded for sglang `serving`, or for the newest release before it."""
-        recorded = _RULES.validate_json(FILE.read_bytes())
-        older = [name for name in recorded if Version(name) <= Version(serving)]
-        release = max(older, key=Version) if older else min(recorded, key=Version)
-        return cls(release=release, rules=recorded[release])
+        release = records.baseline("sglang", serving)
+        assert release is not None
+        rules = _RULES.validate_python(records.read("sglang", release).traits["targets"])
+        return cls(release=release, rules=rules)
 
     def ids(self, architectures: Sequence[str], states: Sequence[int], num_layers: int) -> tuple[int, ...]:
         """Layer ids with which a target delivers `states`, hidden-state indices in ascending order.

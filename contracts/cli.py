@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from contracts import __version__, acceptance_command, export_command, provision_command
+from contracts import __version__, acceptance_command, diff_command, export_command, provision_command
 
 app = typer.Typer(
     name="contracts",
@@ -20,6 +20,7 @@ app = typer.Typer(
 )
 app.command("export", epilog=export_command.EXAMPLES)(export_command.export_draft)
 app.command("acceptance", epilog=acceptance_command.EXAMPLES)(acceptance_command.acceptance)
+app.command("diff", epilog=diff_command.EXAMPLES)(diff_command.diff)
 app.command("provision", epilog=provision_command.EXAMPLES)(provision_command.provision)
 
 Version = Annotated[bool, typer.Option("--version", help="Show the version and leave.", is_eager=True)]

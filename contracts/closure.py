@@ -1,7 +1,7 @@
 """Which packages an overlay needs of its own: those of a release's pins that the shared packages do not meet.
 
-Only pins that change what is shown at the interface count (`MATTER`); of the packages that are then installed,
-every requirement does. torch and what is compiled against it are shared by all.
+Only pins that change what is shown at the interface count (`MATTER`); of the packages that are then
+installed, every requirement does. torch and what is compiled against it are shared by all.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SHARED = frozenset({"torch", "torchvision", "torchaudio", "triton", "numpy", "py
 
 
 def missing(library: str, overlay: Sequence[str], shared: Sequence[str]) -> list[str]:
-    """Requirements that are not met by what is on the paths `overlay`, then `shared`; as an installer is told.
+    """Requirements that are not met on the paths `overlay`, then `shared`; as an installer is told.
 
     Those of `library` that matter, and all of whatever else is in the overlay.
     """

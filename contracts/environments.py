@@ -6,14 +6,17 @@ record lists every file with size and time of change, and what is not at the rel
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -21,15 +24,19 @@ from pathlib import Path
 from filelock import FileLock
 
 from contracts.closure import missing, off_pin
+from contracts.facts import LIBRARIES, SideName
 from contracts.installer import InstallFailed, install, make_environment
 from contracts.probes.identity import RELATED
 from contracts.sides import is_intact, make_folder, manifest
-from contracts.wanted import Wanted
+from contracts.wanted import BadRequirement, Wanted
 
 FORMAT = 1
 """Number of the record's format; environments of another are made anew."""
 RECORD = "environment.json"
 REQUIREMENTS = Path(__file__).parent / "requirements"
+SHARED = "shared"
+JUDGED = ("sglang==", "speculators==", "hs-connectors==")
+"""What the overlays are about, so that it is never shared."""
 ROUNDS = 6
 """Times that installing a package may bring new requirements."""
 UNUSED_KEPT = 60 * 24 * 3600.0
@@ -113,6 +120,22 @@ def find(wanted: Wanted, cache: Path) -> Environment:
     raise NotProvisioned(f"there is no environment of {wanted.requirement}; make it with: {command}")
 
 
+def interpreter(side: SideName, words: str, cache: Path) -> str:
+    """The interpreter that somebody names for a side: itself, or a release, as `sglang==0.5.9`.
+
+    Raises:
+        BadRequirement: it reads like a release and is none, or is one of the other side's library.
+        NotProvisioned: there is no environment of that release.
+
+    """
+    if Path(words).exists() or not re.search(r"==|@", words):
+        return words
+    wanted = Wanted.parse(words)
+    if wanted.library != LIBRARIES[side]:
+        raise BadRequirement(f"--{side}-python: {words} is of {wanted.library}, not of {LIBRARIES[side]}")
+    return find(wanted, cache).python
+
+
 def provision(
     wanted: Wanted, cache: Path, *, exact: bool = False, over: str | None = None, say: Say = lambda _: None
 ) -> Environment:
@@ -134,29 +157,22 @@ def provision(
     make_folder(root(cache))
     folder = root(cache) / (f"{wanted.name}-exact" if exact else wanted.name)
     with FileLock(folder.with_name(f"{folder.name}.lock")):
-        if wanted.release is not None and (found := Environment.read(folder)) is not None:
-            if exact or over is None or found.shared == over:
-                return found
+        found = None if wanted.release is None else Environment.read(folder)
+        if found is not None and (exact or over is None or found.shared == over):
+            return found
         shared = None if exact else over or _shared(cache, say)
-        partial = folder.with_name(f"{folder.name}.partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        try:
+        with _building(folder) as partial:
             record = _build(wanted, partial, shared, say)
             (partial / RECORD).write_text(json.dumps(record))
-            shutil.rmtree(folder, ignore_errors=True)
-            partial.rename(folder)
-        except OSError as error:
-            raise InstallFailed(f"{wanted.requirement}: {error.strerror or error}") from None
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
         found = Environment.read(folder)
-        assert found is not None
+        if found is None:
+            raise InstallFailed(f"{wanted.requirement}: {folder} was changed while it was made; try again")
         return found
 
 
 def _build(wanted: Wanted, folder: Path, shared: str | None, say: Say) -> dict[str, object]:
     """Install `wanted` into a new environment in `folder`; returns its record."""
-    python = make_environment(folder, shared or _this_python())
+    python = make_environment(folder, shared or sys.executable)
     own = [str(_site_packages(folder))]
     below = [] if shared is None else _paths(shared)
     say(f"installing {wanted.requirement}" + ("" if shared else " and everything it asks for"))
@@ -173,17 +189,30 @@ def _build(wanted: Wanted, folder: Path, shared: str | None, say: Say) -> dict[s
             say(f"installing {', '.join(needed)}")
             install(python, ["--no-deps", *needed], f"{wanted.requirement} needs {', '.join(needed)}")
     paths = [*own, *below]
-    version = next(metadata.distributions(name=wanted.library, path=own)).version
+    version = next(iter(metadata.distributions(name=wanted.library, path=own))).version
     differing = {name: pair for name, pair in off_pin(wanted.library, paths).items() if name in RELATED}
-    files = manifest(folder)
     return {
-        "format": FORMAT,
+        **_record_of(folder),
         "library": wanted.library,
         "requirement": wanted.requirement,
         "version": version,
         "exact": shared is None,
         "shared": shared,
         "off_pin": differing,
+    }
+
+
+def _record_of(folder: Path) -> dict[str, object]:
+    """The record of an environment that was built in `folder`; its library and the rest are those of none."""
+    files = manifest(folder)
+    return {
+        "format": FORMAT,
+        "library": SHARED,
+        "requirement": SHARED,
+        "version": "",
+        "exact": True,
+        "shared": None,
+        "off_pin": {},
         "size": sum(size for size, _ in files.values()),
         "files": files,
     }
@@ -194,32 +223,35 @@ def _shared(cache: Path, say: Say) -> str:
     digest = hashlib.sha256()
     for name in ("torch.txt", "cpu.txt"):
         digest.update((REQUIREMENTS / name).read_bytes())
-    folder = root(cache) / f"shared-{digest.hexdigest()[:12]}"
+    folder = root(cache) / f"{SHARED}-{digest.hexdigest()[:12]}"
     with FileLock(folder.with_name(f"{folder.name}.lock")):
-        if Environment.read(folder) is not None:
-            return str(folder / "bin" / "python")
-        partial = folder.with_name(f"{folder.name}.partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        try:
-            say("installing torch, which all releases share")
-            python = make_environment(partial, _this_python())
-            install(python, ["-r", str(REQUIREMENTS / "torch.txt")], "torch")
-            say("installing what both libraries import")
-            lines = (REQUIREMENTS / "cpu.txt").read_text().splitlines()
-            judged = ("sglang==", "speculators==", "hs-connectors==")
-            common = partial / "shared.txt"
-            common.write_text("\n".join(line for line in lines if not line.startswith(judged)))
-            install(python, ["--no-deps", "-r", str(common)], "the shared packages")
-            files = manifest(partial)
-            record = {
-                "format": FORMAT, "library": "shared", "requirement": "shared", "version": "", "exact": True,
-                "shared": None, "off_pin": {}, "size": sum(size for size, _ in files.values()), "files": files,
-            }  # fmt: skip
-            (partial / RECORD).write_text(json.dumps(record))
-            partial.rename(folder)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
+        if Environment.read(folder) is None:
+            with _building(folder) as partial:
+                say("installing torch, which all releases share")
+                python = make_environment(partial, sys.executable)
+                install(python, ["-r", str(REQUIREMENTS / "torch.txt")], "torch")
+                say("installing what both libraries import")
+                lines = (REQUIREMENTS / "cpu.txt").read_text().splitlines()
+                common = partial / "shared.txt"
+                common.write_text("\n".join(line for line in lines if not line.startswith(JUDGED)))
+                install(python, ["--no-deps", "-r", str(common)], "the shared packages")
+                (partial / RECORD).write_text(json.dumps(_record_of(partial)))
     return str(folder / "bin" / "python")
+
+
+@contextmanager
+def _building(folder: Path) -> Iterator[Path]:
+    """A folder to build in that takes the place of `folder` when it is whole, and goes when it is not."""
+    partial = folder.with_name(f"{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        yield partial
+        shutil.rmtree(folder, ignore_errors=True)
+        partial.rename(folder)
+    except OSError as error:
+        raise InstallFailed(f"{folder.name}: {error.strerror or error}") from None
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def environments(cache: Path) -> Iterator[tuple[Path, Environment | None]]:
@@ -259,8 +291,6 @@ def damaged_files(environment: Environment) -> list[str]:
         for file in distribution.files or ():
             if file.hash is None or file.hash.mode != "sha256":
                 continue
-            import base64
-
             try:
                 digest = hashlib.sha256((site / str(file)).read_bytes()).digest()
             except OSError:
@@ -294,9 +324,3 @@ def _paths(python: str) -> list[str]:
     except (OSError, subprocess.SubprocessError) as error:
         raise InstallFailed(f"{python} does not run ({error})") from None
     return list(dict.fromkeys(json.loads(done.stdout)))
-
-
-def _this_python() -> str:
-    import sys
-
-    return sys.executable

@@ -98,6 +98,11 @@ class Group:
             device=device,
         )
 
+    def release_run(self, name: SideName) -> SideRun:
+        """What a side's release shows whatever the recipe."""
+        case = {"case": "release", "release": "{folder}/release.json"}
+        return self._run(name, ", the release itself", [case], ())
+
     # ------------------------------------------------------------------ training
 
     @cached_property

@@ -38,6 +38,9 @@ _REASONS = (
     ),
 )
 
+_FRAMES = re.compile("[\u00d7\u2500-\u257f\u25b6]")
+"""Signs with which uv draws."""
+
 
 class InstallFailed(Exception):
     """The installer gave up: what was to be installed, why, and its own last words. One line."""
@@ -92,7 +95,7 @@ def _command(python: Path) -> list[str]:
 
 def _reason(output: str) -> str:
     """Why it failed, in our words where they are known, and the installer's own."""
-    words = " ".join(re.sub(r"[×╰─▶│├╭]", " ", output).split())
+    words = " ".join(_FRAMES.sub(" ", output).split())
     known = next((reason for pattern, reason in _REASONS if pattern.search(words)), None)
     own = words if len(words) <= 400 else f"{words[:200]} ... {words[-200:]}"
     return f"{known} ({own})" if known else own or "the installer failed without a word"

@@ -18,6 +18,7 @@ import pytest
 
 from contracts import known as known_file
 from contracts.conversation import Progress
+from contracts.environments import NotProvisioned, interpreter
 from contracts.facts import Device
 from contracts.handoff import NotRun, ProbeFailed
 from contracts.known import Entry, Known, KnownError
@@ -25,6 +26,7 @@ from contracts.report import environment, explain
 from contracts.sides import BadInterpreter, CacheUnavailable, make_folder
 from contracts.terminal import cache_folder
 from contracts.verdict import Broken, Cause, Outcome, Verdict
+from contracts.wanted import BadRequirement
 from contracts.workbench import Workbench
 
 if TYPE_CHECKING:
@@ -116,12 +118,13 @@ class Judge:
 
         """
         option = config.option
-        pythons: dict[SideName, str] = {"training": option.training_python, "serving": option.serving_python}
+        asked: dict[SideName, str] = {"training": option.training_python, "serving": option.serving_python}
         cache = cache_folder(option.contracts_cache and Path(option.contracts_cache))
         _check_options(option)
         worker = getattr(config, "workerinput", None)
         try:
             make_folder(cache)
+            pythons = {side: interpreter(side, words, cache) for side, words in asked.items()}
             known = known_file.load(option.contracts_known or known_file.FILE)
             workbench = Workbench(
                 pythons=pythons,
@@ -137,9 +140,9 @@ class Judge:
                     workbench.side(side)
         except KnownError as error:
             raise Unusable(f"--contracts-known: {error}" if option.contracts_known else str(error)) from None
-        except (CacheUnavailable, BadInterpreter) as error:
+        except (CacheUnavailable, BadInterpreter, BadRequirement, NotProvisioned) as error:
             raise Unusable(str(error)) from None
-        given = [f"--{side}-python={python}" for side, python in pythons.items() if python != sys.executable]
+        given = [f"--{side}-python={words}" for side, words in asked.items() if words != sys.executable]
         if option.device != "cpu":
             given.append(f"--device={option.device}")
         if option.server_args:

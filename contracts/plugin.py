@@ -56,7 +56,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
             f"--{side}-python",
             metavar="PYTHON",
             default=os.environ.get(f"CONTRACTS_{side.upper()}_PYTHON") or sys.executable,
-            help=f"interpreter that has {library} [CONTRACTS_{side.upper()}_PYTHON; default: this one]",
+            help=f"interpreter that has {library}, or a provisioned release as {library}==RELEASE "
+            f"[CONTRACTS_{side.upper()}_PYTHON; default: this one]",
         )
     group.addoption(
         "--require-sides",
@@ -286,6 +287,17 @@ def surface_snapshot(
 
     updating = bool(pytestconfig.option.update_snapshots)
     return snapshots.surface_snapshot(snapshot, workbench.side(side), recipe.name, update=updating)
+
+
+@pytest.fixture
+def release_snapshot(
+    snapshot: Any, pytestconfig: pytest.Config, workbench: Workbench, side: SideName
+) -> SurfaceSnapshot:
+    """The record that this side's release is compared with, whatever the recipe."""
+    from contracts import snapshots
+
+    updating = bool(pytestconfig.option.update_snapshots)
+    return snapshots.surface_snapshot(snapshot, workbench.side(side), "", update=updating)
 
 
 # ----------------------------------------------------------------------- outcomes

@@ -141,8 +141,8 @@ def _list(cache: Path) -> None:
 def _about(item: Environment | None) -> str:
     if item is None:
         return "damaged"
-    if item.library == "shared":
-        return "shared"
+    if item.library == environments.SHARED:
+        return item.library
     return "exact" if item.exact else "overlay"
 
 

@@ -1,26 +1,35 @@
 """What is recorded about releases: which are known, and the surface that each showed.
 
 `releases/catalog.toml` lists the published releases of both libraries and the oldest that the probe
-speaks; `releases/<library>/<release>/<recipe>.json` holds the facts that the probe reported.
+speaks; `releases/<library>/<release>.json` holds what the probe reported.
 """
 
 from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
+from filelock import FileLock
 from packaging.version import InvalidVersion, Version
 from pydantic import TypeAdapter
 
-from contracts.facts import LIBRARIES, DraftFacts
+from contracts import deltas
+from contracts.facts import LIBRARIES, DraftFacts, Refusal
 
 RELEASES = Path(__file__).parent / "releases"
 _FACTS = TypeAdapter(DraftFacts)
+_REFUSALS = TypeAdapter(tuple[Refusal, ...])
+FORMAT = 2
+"""Number of the records' format."""
+LIKE = "like"
+"""Key that names the recipe from which another is told by its differences."""
+BASE = "plain"
 
 
 class UnsupportedRelease(Exception):
@@ -71,25 +80,117 @@ def check_supported(library: str, version: str) -> None:
         raise UnsupportedRelease(f"{library} {version} is older than {entry.oldest}; {names}")
 
 
-def recorded_releases(library: str, root: Path = RELEASES) -> list[str]:
+def record_file(library: str, release: str, root: Path | None = None) -> Path:
+    """Where the record of a release lies."""
+    return (root or RELEASES) / library / f"{release}.json"
+
+
+def recorded_releases(library: str, root: Path | None = None) -> list[str]:
     """Releases of `library` with a recorded surface, oldest first."""
-    folder = root / library
-    names = [entry.name for entry in folder.iterdir() if entry.is_dir()] if folder.is_dir() else []
-    return sorted(names, key=Version)
+    return sorted((file.stem for file in ((root or RELEASES) / library).glob("*.json")), key=Version)
 
 
-def baseline(library: str, version: str, root: Path = RELEASES) -> str | None:
-    """The release whose record `version` is compared with: its own, else the newest older, else the oldest."""
+def baseline(library: str, version: str, root: Path | None = None) -> str | None:
+    """The release whose record `version` is compared with: its own, the newest older, or the oldest."""
     recorded = recorded_releases(library, root)
     older = [name for name in recorded if Version(name) <= Version(version)]
     return older[-1] if older else next(iter(recorded), None)
 
 
-def surface(library: str, release: str, root: Path = RELEASES) -> dict[str, DraftFacts]:
-    """The recorded facts of a release, by recipe."""
-    return {
-        file.stem: from_json(file.read_bytes()) for file in sorted((root / library / release).glob("*.json"))
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What a release was seen to show at the interface."""
+
+    library: str
+    release: str
+    packages: Mapping[str, str] = field(default_factory=dict)
+    """Versions under which it was seen, of the packages that can change it."""
+    facts: Mapping[str, DraftFacts] = field(default_factory=dict)
+    """About the draft of each recipe."""
+    refusals: Mapping[str, tuple[Refusal, ...]] = field(default_factory=dict)
+    """What the library raised for a recipe; recipes for which it raised nothing are left out."""
+    traits: Mapping[str, Any] = field(default_factory=dict)
+    """What does not depend on a recipe: target classes, options and their defaults."""
+
+
+def read(library: str, release: str, root: Path | None = None) -> Record:
+    """The record of a release.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: it is of another format, or damaged.
+
+    """
+    return parse(record_file(library, release, root).read_text(encoding="utf-8"))
+
+
+def parse(text: str) -> Record:
+    """The record that `as_text` wrote; a field that was added since has its default.
+
+    Raises:
+        ValueError: it is of another format, or damaged.
+
+    """
+    data = json.loads(text)
+    if data.get("format") != FORMAT:
+        raise ValueError(f"a record of format {data.get('format')}, and this is format {FORMAT}")
+    recipes: dict[str, Any] = data["recipes"]
+    facts = {
+        name: deltas.apply(recipes[item[LIKE]], item) if LIKE in item else item
+        for name, item in recipes.items()
     }
+    return Record(
+        library=data["library"],
+        release=data["release"],
+        packages=data["packages"],
+        facts={name: _FACTS.validate_python(item) for name, item in facts.items()},
+        refusals={name: _REFUSALS.validate_python(items) for name, items in data["refusals"].items()},
+        traits=data["traits"],
+    )
+
+
+def as_text(record: Record) -> str:
+    """The stable text of a record: keys sorted, one leaf a line; recipes as differences from `plain`."""
+    plain = {name: json.loads(_FACTS.dump_json(facts)) for name, facts in record.facts.items()}
+    plain = {name: _rounded(item) for name, item in plain.items()}
+    base = BASE if BASE in plain else next(iter(sorted(plain)), None)
+    recipes = {
+        name: item if name == base else {LIKE: base, **deltas.subtract(plain[str(base)], item)}
+        for name, item in plain.items()
+    }
+    refusals = {
+        name: json.loads(_REFUSALS.dump_json(items)) for name, items in record.refusals.items() if items
+    }
+    return (
+        _layout(
+            {
+                "format": FORMAT,
+                "library": record.library,
+                "release": record.release,
+                "packages": dict(record.packages),
+                "recipes": recipes,
+                "refusals": refusals,
+                "traits": json.loads(json.dumps(dict(record.traits))),
+            }
+        )
+        + "\n"
+    )
+
+
+def update(library: str, release: str, change: Callable[[Record], Record], root: Path | None = None) -> None:
+    """Change the record of a release, which may not be there yet; other processes may do so meanwhile."""
+    file = record_file(library, release, root)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(Path(gettempdir()) / f"contracts-{library}-{release}.lock"):
+        before = read(library, release, root) if file.exists() else Record(library=library, release=release)
+        partial = file.with_suffix(".partial")
+        partial.write_text(as_text(change(before)), encoding="utf-8")
+        partial.rename(file)
+
+
+def surface(library: str, release: str, root: Path | None = None) -> dict[str, DraftFacts]:
+    """The recorded facts of a release, by recipe."""
+    return dict(read(library, release, root).facts)
 
 
 def flatten(data: Any, path: str = "") -> dict[str, Any]:
@@ -114,6 +215,8 @@ def from_json(text: str | bytes) -> DraftFacts:
 
 def _rounded(value: Any) -> Any:
     """Floats to six digits: libraries and processors differ in the last ones."""
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_rounded(item) for item in value]
     return float(f"{value:.6g}") if isinstance(value, float) else value

@@ -1,22 +1,24 @@
-"""Recorded surfaces as syrupy snapshots: `releases/<library>/<release>/<recipe>.json`.
+"""Recorded surfaces as syrupy snapshots, places in `releases/<library>/<release>.json`.
 
-syrupy reads, writes and compares; this module only says where a record lies and what a difference means.
+syrupy decides when to read, write and compare; this module says where a record lies and what a difference
+means.
 No run ever deletes a record: discovery of unused snapshots is switched off for these files.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from syrupy.data import SnapshotCollections
-from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
+from pydantic import TypeAdapter
+from syrupy.data import SnapshotCollection, SnapshotCollections
+from syrupy.extensions.base import AbstractSyrupyExtension
 
 from contracts import records
-from contracts.facts import DraftFacts
+from contracts.facts import DraftFacts, Refusal
 from contracts.verdict import Difference
 
 if TYPE_CHECKING:
@@ -25,6 +27,12 @@ if TYPE_CHECKING:
     from contracts.sides import Side
 
 MEANINGS = {
+    "refusals": "the library refuses what it took before, takes what it refused, or says so otherwise",
+    "targets": "a target class numbers its layers otherwise, came or went: ids may name other layers",
+    "speculation": "a server that is told nothing drafts another number of tokens: accept lengths change",
+    "server_options": "an option of the server came or went: commands that name it are refused, or may be",
+    "config_defaults": "a draft config that says nothing means something else",
+    "types": "a type of draft came or went",
     "architecture": "another class saves or runs the draft; code that names the class has to follow",
     "algorithm": "drafts already trained are run by another speculative algorithm, or named for another",
     "reads_target_state": "the draft became, or ceased to be, conditioned on the target's hidden states",
@@ -53,32 +61,60 @@ MEANINGS = {
 """What a difference means for drafts already trained, by the longest prefix that fits."""
 
 
-class _SurfaceExtension(SingleFileSnapshotExtension):
-    """One JSON file per release and recipe. Subclassed per record, because syrupy asks the class."""
+class _SurfaceExtension(AbstractSyrupyExtension):
+    """A place in the record of a release. Subclassed per place, because syrupy asks the class."""
 
     file_extension = "json"
-    _write_mode = WriteMode.TEXT
-    folder = Path()
-    basename = ""
+    library = release = recipe = ""
+    root = Path()
 
     def serialize(self, data: Any, **_: Any) -> str:
-        """The stable text of recorded facts."""
-        return records.as_json(data)
+        """The stable text of what was shown."""
+        return _text(data)
 
     @classmethod
     def dirname(cls, *, test_location: Any) -> str:
-        """Folder of the release."""
-        return str(cls.folder)
+        """Folder of the library."""
+        return str(cls.root / cls.library)
 
     @classmethod
     def get_file_basename(cls, *, test_location: Any, index: Any) -> str:
-        """The recipe."""
-        return cls.basename
+        """The release."""
+        return cls.release
 
     @classmethod
     def matches_test_location(cls, *, test_location: Any, snapshot_location: str) -> bool:
-        """The file name is the recipe's, not the test's."""
+        """The file name is the release's, not the test's."""
         return True
+
+    def read_snapshot_data_from_location(
+        self, *, snapshot_location: str, snapshot_name: str, session_id: str
+    ) -> str | None:
+        """What is recorded at this place; None if nothing is."""
+        found = recorded(self.library, self.release, self.recipe, self.root)
+        return None if found is None else _text(found)
+
+    @classmethod
+    def write_snapshot_collection(cls, *, snapshot_collection: Any, **_: Any) -> None:
+        """Put what was shown into the record of the release."""
+        (snapshot,) = snapshot_collection
+        shown = _SHOWN.validate_json(str(snapshot.data))
+
+        def change(record: records.Record) -> records.Record:
+            if not cls.recipe:
+                return replace(record, traits=shown.traits, packages=shown.packages)
+            facts = {**record.facts, cls.recipe: shown.facts}
+            refusals = {**record.refusals, cls.recipe: shown.refusals}
+            return replace(record, facts=facts, refusals=refusals)
+
+        records.update(cls.library, cls.release, change, cls.root)
+
+    def read_snapshot_collection(self, *, snapshot_location: str) -> SnapshotCollection:
+        """Asked for unused snapshots only, and there are none."""
+        return SnapshotCollection(location=snapshot_location)
+
+    def delete_snapshots(self, *, snapshot_location: str, snapshot_names: set[str]) -> None:
+        """No record is ever deleted."""
 
     def discover_snapshots(self, **_: Any) -> SnapshotCollections:
         """Nothing is ever unused, so nothing is ever deleted."""
@@ -86,29 +122,71 @@ class _SurfaceExtension(SingleFileSnapshotExtension):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Shown:
+    """What one side shows about one recipe, or about no recipe in particular."""
+
+    facts: DraftFacts = field(default_factory=DraftFacts)
+    refusals: tuple[Refusal, ...] = ()
+    traits: Mapping[str, Any] = field(default_factory=dict)
+    packages: Mapping[str, str] = field(default_factory=dict)
+    """Under which it was shown; no part of what is compared."""
+
+    def __eq__(self, other: object) -> bool:
+        """Packages apart, and floats by their six digits."""
+        return isinstance(other, Shown) and _comparable(self) == _comparable(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+_SHOWN = TypeAdapter(Shown)
+
+
+def _text(shown: Shown) -> str:
+    return _SHOWN.dump_json(shown).decode()
+
+
+def _comparable(shown: Shown) -> Any:
+    data = {**json.loads(_text(shown)), "packages": None}
+    return {**data, "facts": json.loads(records.as_json(shown.facts))}
+
+
+def recorded(library: str, release: str, recipe: str, root: Path = records.RELEASES) -> Shown | None:
+    """What is recorded of a release about a recipe, or, if that is empty, about the release; None: nothing."""
+    if not records.record_file(library, release, root).exists():
+        return None
+    record = records.read(library, release, root)
+    if not recipe:
+        return Shown(traits=record.traits) if record.traits else None
+    if recipe not in record.facts:
+        return None
+    return Shown(facts=record.facts[recipe], refusals=record.refusals.get(recipe, ()))
+
+
+@dataclass(frozen=True, kw_only=True)
 class SurfaceSnapshot:
     """The record that one side's surface for one recipe is compared with."""
 
     assertion: SnapshotAssertion
-    file: Path
     library: str
     release: str
+    recipe: str
+    root: Path = records.RELEASES
 
     @property
     def name(self) -> str:
         """Which record it is, for people."""
-        return f"{self.library} {self.release}, {self.file.stem}"
+        return f"{self.library} {self.release}, {self.recipe or 'the release'}"
 
-    def matches(self, facts: DraftFacts) -> bool:
-        """Whether `facts` are as recorded; with --snapshot-update, records them.
+    def matches(self, shown: Shown) -> bool:
+        """Whether it is shown as recorded; with --snapshot-update, records it.
 
         A record written before a field was added counts as having its default.
         """
-        return bool(self.assertion == facts) or self.recorded() == records.from_json(records.as_json(facts))
+        return bool(self.assertion == shown) or self.recorded() == shown
 
-    def recorded(self) -> DraftFacts | None:
-        """The recorded facts, or None where there is no record yet."""
-        return records.from_json(self.file.read_bytes()) if self.file.exists() else None
+    def recorded(self) -> Shown | None:
+        """What is recorded, or None where there is no record yet."""
+        return recorded(self.library, self.release, self.recipe, self.root)
 
 
 def surface_snapshot(
@@ -116,26 +194,28 @@ def surface_snapshot(
 ) -> SurfaceSnapshot:
     """The record for `side`: its own release's when updating or where there is one, else the newest older."""
     release = side.version if update else records.baseline(side.library, side.version, root) or side.version
-    folder = root / side.library / release
-    extension = type("SurfaceExtension", (_SurfaceExtension,), {"folder": folder, "basename": recipe})
-    return SurfaceSnapshot(
-        assertion=assertion.use_extension(extension),
-        file=folder / f"{recipe}.json",
-        library=side.library,
-        release=release,
-    )
+    place: dict[str, Any] = {"library": side.library, "release": release, "recipe": recipe, "root": root}
+    extension = type("SurfaceExtension", (_SurfaceExtension,), place)
+    return SurfaceSnapshot(assertion=assertion.use_extension(extension), **place)
 
 
-def differences(recorded: DraftFacts | None, seen: DraftFacts) -> list[Difference]:
+def differences(before: Shown | None, seen: Shown) -> list[Difference]:
     """Every leaf in which two surfaces differ, and what that means."""
-    if recorded is None:
+    if before is None:
         meaning = "there is no record to compare with; record it with --snapshot-update"
         return [Difference(path="(surface)", recorded="nothing", seen="a surface", meaning=meaning)]
-    return list(_compare(recorded, seen))
+    return list(_compare(leaves(before), leaves(seen)))
 
 
-def _compare(recorded: DraftFacts, seen: DraftFacts) -> Iterator[Difference]:
-    old, new = (records.flatten(json.loads(records.as_json(facts))) for facts in (recorded, seen))
+def leaves(shown: Shown) -> dict[str, Any]:
+    """What is shown, leaf by leaf, by dotted path."""
+    data = json.loads(records.as_json(shown.facts)) if shown.facts != DraftFacts() else {}
+    refusals = {item.stage: f"{item.error}: {item.message}" for item in shown.refusals}
+    found: dict[str, Any] = {"refusals": refusals, **shown.traits, **data}
+    return records.flatten({key: value for key, value in found.items() if value != {}})
+
+
+def _compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Difference]:
     for path in sorted(old.keys() | new.keys()):
         before, after = old.get(path), new.get(path)
         if before == after:

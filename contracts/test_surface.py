@@ -5,9 +5,9 @@ A release without a record is compared with the newest older one, so an upgrade 
 
 import pytest
 
-from contracts.facts import DraftFacts, SideName
+from contracts.facts import SideName
 from contracts.recipes import Recipe
-from contracts.snapshots import SurfaceSnapshot, differences
+from contracts.snapshots import Shown, SurfaceSnapshot, differences
 from contracts.verdict import Changed
 from contracts.workbench import Workbench
 
@@ -15,13 +15,19 @@ pytestmark = pytest.mark.contracts
 
 
 def test_surface_is_as_recorded(
-    draft_facts: DraftFacts,
-    surface_snapshot: SurfaceSnapshot,
-    workbench: Workbench,
-    side: SideName,
-    recipe: Recipe,
+    surface_snapshot: SurfaceSnapshot, workbench: Workbench, side: SideName, recipe: Recipe
 ) -> None:
     """The side shows what is recorded for its release, or for the newest release before it."""
-    if not surface_snapshot.matches(draft_facts):
-        found = differences(surface_snapshot.recorded(), draft_facts)
-        raise Changed(found, record=surface_snapshot.name)
+    _compare(surface_snapshot, workbench.shown(side, recipe.name))
+
+
+def test_release_is_as_recorded(
+    release_snapshot: SurfaceSnapshot, workbench: Workbench, side: SideName
+) -> None:
+    """Target classes, options and defaults of the release are those recorded."""
+    _compare(release_snapshot, workbench.traits(side))
+
+
+def _compare(snapshot: SurfaceSnapshot, shown: Shown) -> None:
+    if not snapshot.matches(shown):
+        raise Changed(differences(snapshot.recorded(), shown), record=snapshot.name)

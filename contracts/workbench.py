@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from contracts.recipes import RECIPES, Recipe
 from contracts.replay import Replay
 from contracts.settings import TOKENS, Setting
 from contracts.sides import Side, SideUnavailable
+from contracts.snapshots import Shown
 
 
 class Workbench:
@@ -96,6 +98,34 @@ class Workbench:
         if name == "training":
             return self.group(recipe).training_facts(recipe)
         return self.handoff(recipe).serving
+
+    def shown(self, name: SideName, recipe: str) -> Shown:
+        """What one side shows about the draft of a recipe, its refusals included.
+
+        Raises:
+            NotRun: the training side refused the recipe, so that the serving side was shown nothing.
+
+        """
+        group = self.group(recipe)
+        if name == "training":
+            result = observed(group.trained.results[recipe], "training")
+            refusals, root = result.refusals, group.trained.folder
+        else:
+            group.training_facts(recipe)
+            self.side("serving")
+            result = observed(group.served.results[f"exported/{recipe}"], "serving")
+            refusals, root = self._readable(group, result.refusals), group.served.folder
+        assert result.facts is not None
+        told = tuple(replace(item, message=item.message.replace(str(root), "")) for item in refusals)
+        return Shown(facts=result.facts, refusals=told)
+
+    def traits(self, name: SideName) -> Shown:
+        """What one side's release shows whatever the recipe."""
+        side = self.side(name)
+        run = self._groups[0].release_run(name)
+        observed(run.results["release"], name)
+        traits = json.loads((run.folder / "release.json").read_text())
+        return Shown(traits=traits, packages=side.identity.packages)
 
     def handoff(self, recipe: str, kind: Kind = "exported") -> Handoff:
         """The handoff of a recipe's draft, as saved or as exported for this serving release."""

@@ -32,7 +32,7 @@ from contracts.facts import (
     VocabMap,
     WeightNames,
 )
-from contracts.probes import sglang_capture, sglang_captures, sglang_engine, sglang_release, sglang_replay
+from contracts.probes import sglang_capture, sglang_engine, sglang_release, sglang_replay, sglang_traits
 from contracts.probes import sglang_meta as meta
 from contracts.probes.dataflow import Names
 from contracts.probes.kernels import (
@@ -87,8 +87,8 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
     """Serve the draft in `case["folder"]` for the target in `case["target"]` as far as the library allows."""
     if "golden" in case:
         return sglang_replay.observe(case, refusals)
-    if "captures" in case:
-        return sglang_captures.observe(case, refusals)
+    if "release" in case:
+        return sglang_traits.observe(case)
     if "prompts" in case:
         return sglang_engine.observe(case, refusals)
     session = Session()

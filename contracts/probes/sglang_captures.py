@@ -6,15 +6,11 @@ indices the setter writes for a list of ids. Index i means the input of layer i,
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from contracts.facts import DraftFacts
 from contracts.probes.kernels import sgl_kernel
-from contracts.probes.stream import Refusals
 
 NUM_LAYERS = 8
 SITUATIONS: dict[str, tuple[int, ...]] = {
@@ -47,37 +43,49 @@ class _Model:
         self.layers_to_capture = layers
 
 
-def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
-    """Write, to `case["captures"]`, each target class's shift in every situation."""
+def shifts() -> dict[str, Any]:
+    """Each target class's shift in every situation, where its setter is defined, and its defaults."""
     from sglang.srt.models import registry
 
     # Some classes look up operators when they are imported that no CPU build of torch has.
     torch.ops.sgl_kernel = sgl_kernel.Operators()  # type: ignore[attr-defined]
     registry.import_model_classes.cache_clear()
     registry.ModelRegistry.register("sglang.srt.models", overwrite=True)
-    shifts = {
+    return {
         name: _shifts(cls)
         for name, cls in sorted(registry.ModelRegistry.models.items())
         if hasattr(cls, SETTER) and name not in ELSEWHERE
     }
-    Path(case["captures"]).write_text(json.dumps(shifts))
-    return DraftFacts()
 
 
 def _shifts(cls: type) -> dict[str, Any]:
     """Hidden-state index minus id, per situation; None where the setter does something else."""
     found: dict[str, Any] = {name: _shift(cls, ids) for name, ids in SITUATIONS.items()}
-    return found | {"shares_embedding": hasattr(cls, "get_embed_and_head")}
+    owner = next(base for base in cls.__mro__ if SETTER in vars(base))
+    return {
+        **found,
+        "shares_embedding": hasattr(cls, "get_embed_and_head"),
+        "setter": f"{owner.__module__.rpartition('.')[2]}.{owner.__name__}",
+        "without_ids": _captured(cls, None),
+    }
 
 
 def _shift(cls: Any, ids: tuple[int, ...]) -> int | None:
-    model = _Model()
-    try:
-        getattr(cls, SETTER)(model, list(ids))
-    except Exception:  # a wrapper that asks its language model, say: nothing is known of it
-        return None
-    layers = model.layers_to_capture or model.model.layers_to_capture
-    if layers is None or len(layers) != len(ids):
+    layers = _captured(cls, list(ids))
+    if not isinstance(layers, list) or len(layers) != len(ids):
         return None
     differences = {layer - layer_id for layer, layer_id in zip(layers, ids, strict=True)}
     return differences.pop() if len(differences) == 1 else None
+
+
+def _captured(cls: Any, ids: list[int] | None) -> list[int] | str | None:
+    """Layers that the setter has captured; what it raises on purpose; None if it asks for more than there is."""
+    model = _Model()
+    try:
+        getattr(cls, SETTER)(model, ids)
+    except (ValueError, NotImplementedError) as error:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # a wrapper that asks its language model, say: nothing is known of it
+        return None
+    layers = model.layers_to_capture or model.model.layers_to_capture
+    return None if layers is None else [int(layer) for layer in layers]

@@ -80,6 +80,15 @@ def publish(arguments: Any) -> None:
     runtime_context.publish(arguments, role="scheduler", **ranks)
 
 
+def speculation(arguments: Any) -> Any:
+    """Where the published arguments for speculation are, with defaults filled in."""
+    if not has("published-arguments"):
+        return arguments
+    from sglang.srt import runtime_context
+
+    return runtime_context.get_spec()
+
+
 def quantization(config: Any, configuration: Any) -> dict[str, Any]:
     """The quantisation that a model is built with, as keyword arguments of `_initialize_model`."""
     if not has("quantization-without-mapping"):

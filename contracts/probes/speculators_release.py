@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import importlib
+import json
+import pkgutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
+from contracts.facts import DraftFacts
 from contracts.probes import transformers_target
 from contracts.probes.capability import Capability, Release
 
@@ -156,3 +160,20 @@ def sequence(tokens: int) -> dict[str, Any]:
     if has("document-ids"):
         return {"document_ids": torch.zeros(1, tokens, dtype=torch.long)}
     return {"lengths": torch.tensor([tokens])}
+
+
+def observe(case: Mapping[str, Any]) -> DraftFacts:
+    """Write what the release shows whatever the recipe to `case["release"]`."""
+    from speculators import SpeculatorModelConfig, models
+    from speculators.models.eagle3 import Eagle3SpeculatorConfig
+
+    for module in pkgutil.iter_modules(models.__path__):  # each registers its type
+        importlib.import_module(f"{models.__name__}.{module.name}")
+    defaults = {
+        name: field.default
+        for name, field in sorted(Eagle3SpeculatorConfig.model_fields.items())
+        if isinstance(field.default, (bool, int, float, str, type(None)))
+    }
+    traits = {"types": sorted(SpeculatorModelConfig.registry or ()), "config_defaults": defaults}
+    Path(case["release"]).write_text(json.dumps(traits))
+    return DraftFacts()
