@@ -61,6 +61,10 @@ class Plan:
         others = _rope(self.saved.transformer_layer_config).keys() - set(keys)
         return replace(self, config={k: v for k, v in self.config.items() if k not in others})
 
+    def keeping_names(self) -> Plan:
+        """The same plan with tensors called as training calls them: what another exporter writes."""
+        return replace(self, renames={name: name for name in self.renames})
+
     @property
     def size(self) -> int:
         """Bytes of the tensors that will be written."""

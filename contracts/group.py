@@ -174,7 +174,8 @@ class Group:
             try:
                 target = ServedTarget.read(self.target_folder(self._recipes[name].target))
                 planned = export.plan(checkpoint.read(self.draft_folder(name)), dialect, target)
-                plans[name] = planned.spelling_rope(self._recipes[name].rope_keys)
+                spelled = planned.spelling_rope(self._recipes[name].rope_keys)
+                plans[name] = spelled.keeping_names() if self._recipes[name].names == "trained" else spelled
             except checkpoint.CheckpointError as error:
                 self.unreadable[name] = str(error)
         return plans

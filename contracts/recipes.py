@@ -60,6 +60,8 @@ class Recipe:
     """Options of the training library's draft config; unset ones take its class default."""
     rope_keys: tuple[str, ...] = ("rope_parameters", "rope_theta", "rope_scaling")
     """Spelling of RoPE in the config.json that is served; export writes both."""
+    names: Literal["rewritten", "trained"] = "rewritten"
+    """Names of the tensors that are served: as export writes them for every release, or as training does."""
     train_embedding: bool = False
     """Let the draft's embedding differ from the target's."""
     served_dtype: DType = "float32"
@@ -153,6 +155,11 @@ RECIPES: tuple[Recipe, ...] = (
         about="yarn scaling as transformers 5 spells it: rope_parameters alone",
         layer=_frozen(rope_parameters=_YARN_ROPE),
         rope_keys=("rope_parameters",),
+    ),
+    Recipe(
+        name="trained_names",
+        about="the first layer is called layers.0, as training calls it, not midlayer",
+        names="trained",
     ),
     Recipe(
         name="attention_bias",

@@ -154,7 +154,9 @@ class Side:
         digest = hashlib.sha256(repr((PROTOCOL, self.identity.fingerprint, device, settings)).encode())
         digest.update(json.dumps(list(cases), sort_keys=True, default=dict).encode())
         shared = [PROBES.parent / name for name in ("facts.py", "checkpoint.py", "speculation.py")]
-        for path in sorted([*PROBES.rglob("*.py"), *shared]) + [f for root in inputs for f in _files(root)]:
+        others = tuple(library for library in LIBRARIES.values() if library != self.library)
+        own = [path for path in PROBES.rglob("*.py") if not path.name.startswith(others)]
+        for path in sorted([*own, *shared]) + [file for root in inputs for file in _files(root)]:
             digest.update(path.read_bytes())
         return digest.hexdigest()
 

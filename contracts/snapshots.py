@@ -151,7 +151,7 @@ def _comparable(shown: Shown) -> Any:
 
 
 def recorded(library: str, release: str, recipe: str, root: Path = records.RELEASES) -> Shown | None:
-    """What is recorded of a release about a recipe, or, if that is empty, about the release; None: nothing."""
+    """What is recorded of a release about a recipe, or about the release if that is empty; None: nothing."""
     if not records.record_file(library, release, root).exists():
         return None
     record = records.read(library, release, root)

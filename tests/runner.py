@@ -14,6 +14,7 @@ from contracts.facts import DraftFacts, Refusal
 from contracts.handoff import Handoff, NotRun
 from contracts.replay import Replay
 from contracts.settings import Setting
+from contracts.snapshots import Shown
 from contracts.verdict import Broken
 from tests.acceptances import ACCEPTANCE
 from tests.facts import HANDOFF
@@ -40,6 +41,7 @@ def broken(
     workbench: Any = None,
     replay: Replay = REPLAY,
     acceptance: Acceptance = ACCEPTANCE,
+    release: Any = None,
 ) -> dict[str, Broken]:
     """The contracts that do not hold for a handoff, a replay and a run, each with its first verdict."""
     failures = {}
@@ -50,6 +52,7 @@ def broken(
         "replay": replay,
         "recipe": handoff.recipe,
         "surface_snapshot": snapshot or _AsRecorded(),
+        "release_snapshot": release or _AsRecorded(),
         "acceptance": acceptance,
         "setting": acceptance.setting,
     }
@@ -78,7 +81,7 @@ def _is_about(function: Callable[..., None], setting: Setting) -> bool:
 def _arguments(function: Callable[..., None], given: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """What a contract is called with: once, or once per side if it asks for a facet of one."""
     names = inspect.signature(function).parameters
-    if not set(names) & {*FACETS, "draft_facts"}:
+    if not set(names) & {*FACETS, "draft_facts", "side"}:
         yield {name: given[name] for name in names}
         return
     for side in ("training", "serving"):
@@ -90,7 +93,7 @@ def _arguments(function: Callable[..., None], given: dict[str, Any]) -> Iterator
 
 
 class Refusing:
-    """A workbench whose libraries raised what it is given."""
+    """A workbench whose libraries raised what it is given, and show nothing else."""
 
     def __init__(
         self,
@@ -100,6 +103,12 @@ class Refusing:
         engine: tuple[Refusal, ...] = (),
     ) -> None:
         self._training, self._replay, self._engine = training, replay, engine
+
+    def shown(self, side: str, recipe: str) -> Shown:
+        return Shown()
+
+    def traits(self, side: str) -> Shown:
+        return Shown()
 
     def training_refusals(self, recipe: str, *stages: str) -> tuple[Refusal, ...]:
         return tuple(item for item in self._training if item.stage in stages)
@@ -117,5 +126,5 @@ class Refusing:
 class _AsRecorded:
     """A record that everything matches."""
 
-    def matches(self, facts: DraftFacts) -> bool:
+    def matches(self, shown: Shown) -> bool:
         return True

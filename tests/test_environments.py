@@ -30,7 +30,7 @@ INDEX: dict[str, dict[str, object]] = {
     "tokenizers<=0.23.0,>=0.22.0": {"version": "0.22.2", "requires": []},
     "sglang==0.5.99": {
         "version": "",
-        "fails": "× No solution found:\n ╰─▶ Because there is no version of sglang==0.5.99 ...",
+        "fails": "\u00d7 No solution found:\n \u2570 Because there is no version of sglang==0.5.99 ...",
     },
     "sglang==0.5.98": {"version": "", "fails": "OSError: [Errno 28] No space left on device"},
     "sglang==0.5.97": {"version": "", "fails": "error: Failed to fetch: `https://index/sglang/`"},
@@ -59,14 +59,15 @@ def below(tmp_path: Path, uv: Path) -> str:
 def versions(python: str) -> dict[str, str]:
     """What an interpreter finds."""
     names = ("torch", "transformers", "tokenizers", "numpy", "sglang")
-    code = f"import json; from importlib.metadata import version; print(json.dumps({{n: version(n) for n in {names}}}))"
+    code = f"import json, importlib.metadata as m; print(json.dumps({{n: m.version(n) for n in {names}}}))"
     return json.loads(subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout)
 
 
 def test_overlay_has_its_own_pins_over_what_is_shared(tmp_path: Path, below: str) -> None:
     made = provision(OLD, tmp_path / "cache", over=below)
     assert versions(made.python) == {
-        "torch": "2.13.0", "numpy": "2.4.6", "sglang": "0.5.9", "transformers": "4.57.1", "tokenizers": "0.22.2",
+        "torch": "2.13.0", "numpy": "2.4.6", "sglang": "0.5.9",
+        "transformers": "4.57.1", "tokenizers": "0.22.2",
     }  # fmt: skip
     assert made.off_pin == {"torch": ("==2.9.1", "2.13.0")}
     assert find(OLD, tmp_path / "cache") == made

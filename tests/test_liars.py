@@ -30,12 +30,15 @@ class Liar:
     handoff: Handoff = HANDOFF
     raw: Handoff = HANDOFF
     snapshot: Any = None
+    release: Any = None
     workbench: Any = None
     replay: Replay = REPLAY
     acceptance: Acceptance = ACCEPTANCE
 
     def broken(self) -> dict[str, Broken]:
-        return broken(self.handoff, self.raw, self.snapshot, self.workbench, self.replay, self.acceptance)
+        return broken(
+            self.handoff, self.raw, self.snapshot, self.workbench, self.replay, self.acceptance, self.release
+        )
 
 
 def serving(facet: str, **changes: Any) -> Handoff:
@@ -315,6 +318,7 @@ LIARS = (
     ),
     Liar("sharing.head_is_the_trained_one", Cause.HEAD_REPLACED, serving("sharing", head="target")),
     Liar("surface.surface_is_as_recorded", Cause.SURFACE_CHANGED, snapshot=OtherRecord()),
+    Liar("surface.release_is_as_recorded", Cause.SURFACE_CHANGED, release=OtherRecord()),
     Liar(
         "tensor_shapes.each_tensor_keeps_its_shape",
         Cause.SHAPE_MISMATCH,

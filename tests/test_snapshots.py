@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from contracts import records, snapshots
-from contracts.facts import DraftFacts
+from contracts.facts import DraftFacts, Refusal
 from contracts.recipes import RECIPES
 from contracts.sides import Side
+from contracts.snapshots import Shown
+from contracts.verdict import Difference
 from tests.facts import SERVED, with_facet
 from tests.fake_python import fake_python
 
@@ -26,55 +29,71 @@ LIBRARIES = [
 # ------------------------------------------------------------------------ what ships
 
 
-def test_what_drifted_between_the_last_two_releases_of_sglang() -> None:
-    old, new = (records.surface("sglang", release)["plain"] for release in ("0.5.22", "0.5.23"))
-    (found,) = snapshots.differences(old, new)
-    assert (found.path, found.recorded, found.seen) == (
-        "config_keys",
-        "nothing",
-        "['enable_lm_head_output_fp32']",
-    )
+@pytest.mark.parametrize("library", ["sglang", "speculators"])
+def test_every_release_of_the_matrix_is_recorded(library: str) -> None:
+    assert set(records.recorded_releases(library)) == set(records.catalog(library).matrix)
 
 
 @pytest.mark.parametrize(("library", "release"), LIBRARIES)
 def test_every_recipe_is_recorded_and_nothing_else(library: str, release: str) -> None:
-    assert sorted(records.surface(library, release)) == sorted(recipe.name for recipe in RECIPES)
+    record = records.read(library, release)
+    names = {recipe.name for recipe in RECIPES}
+    assert set(record.facts) == names
+    assert set(record.refusals) <= names
+    assert record.traits
+    assert {"torch", "transformers"} <= set(record.packages)
 
 
 @pytest.mark.parametrize(("library", "release"), LIBRARIES)
-def test_records_are_in_their_stable_form(library: str, release: str) -> None:
-    for recipe, facts in records.surface(library, release).items():
-        text = (records.RELEASES / library / release / f"{recipe}.json").read_text()
-        assert text == records.as_json(facts)
-        assert text.endswith("}\n")
-        assert list(json.loads(text)) == sorted(json.loads(text))
+def test_records_are_in_their_stable_form_and_small(library: str, release: str) -> None:
+    text = records.record_file(library, release).read_text()
+    assert records.as_text(records.parse(text)) == text
+    assert list(json.loads(text)) == sorted(json.loads(text))
+    assert len(text) < 64 * 1024
+    assert not re.search(r"/tmp/|/home/|/root/", text)
 
 
-def test_oldest_release_that_is_spoken_is_recorded() -> None:
-    for library in ("sglang", "speculators"):
-        assert records.catalog(library).oldest in records.recorded_releases(library)
+def test_record_of_another_format_is_refused() -> None:
+    text = records.as_text(records.Record(library="sglang", release="1"))
+    with pytest.raises(ValueError, match="a record of format 9, and this is format 2"):
+        records.parse(text.replace('"format": 2', '"format": 9'))
 
 
 # ------------------------------------------------------------------- which record counts
+
+
+def write(root: Path, release: str, facts: DraftFacts) -> Path:
+    file = records.record_file("sglang", release, root)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    record = records.Record(library="sglang", release=release, facts={"plain": facts})
+    file.write_text(records.as_text(record))
+    return file
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """Records of three releases."""
     for release, states in (("0.5.9", (1, 4, 6)), ("0.5.12", (2, 5, 7)), ("0.6.0", (3, 5, 7))):
-        folder = tmp_path / "records" / "sglang" / release
-        folder.mkdir(parents=True)
-        facts = with_facet(SERVED, "aux_layers", states=states)
-        (folder / "plain.json").write_text(records.as_json(facts))
+        write(tmp_path / "records", release, with_facet(SERVED, "aux_layers", states=states))
     return tmp_path / "records"
 
 
 @pytest.mark.parametrize(
     ("version", "release"),
-    [("0.5.9", "0.5.9"), ("0.5.10", "0.5.9"), ("0.5.12.post1", "0.5.12"), ("1.0", "0.6.0"), ("0.4.0", None)],
+    [
+        ("0.5.9", "0.5.9"),
+        ("0.5.10", "0.5.9"),
+        ("0.5.12.post1", "0.5.12"),
+        ("1.0", "0.6.0"),
+        ("0.5.8", "0.5.9"),  # nothing older: the oldest
+    ],
 )
-def test_own_record_else_the_newest_older_one(root: Path, version: str, release: str | None) -> None:
+def test_own_record_else_the_newest_older_one(root: Path, version: str, release: str) -> None:
     assert records.baseline("sglang", version, root) == release
+
+
+def test_without_any_record_there_is_nothing_to_compare_with(tmp_path: Path) -> None:
+    assert records.baseline("sglang", "0.5.9", tmp_path) is None
 
 
 def record_for(
@@ -89,7 +108,7 @@ def record_for(
 def test_upgrade_is_compared_with_the_release_before(snapshot: object, root: Path, tmp_path: Path) -> None:
     record = record_for(snapshot, root, tmp_path, "0.5.23")
     assert record.name == "sglang 0.5.12, plain"
-    assert record.recorded() == with_facet(SERVED, "aux_layers", states=(2, 5, 7))
+    assert record.recorded() == Shown(facts=with_facet(SERVED, "aux_layers", states=(2, 5, 7)))
 
 
 def test_update_is_for_the_own_release(snapshot: object, root: Path, tmp_path: Path) -> None:
@@ -101,28 +120,32 @@ def test_update_is_for_the_own_release(snapshot: object, root: Path, tmp_path: P
 # ----------------------------------------------------------------- what differences mean
 
 
+def differences(one: DraftFacts, other: DraftFacts) -> list[Difference]:
+    return snapshots.differences(Shown(facts=one), Shown(facts=other))
+
+
 def test_equal_surfaces_do_not_differ() -> None:
-    assert snapshots.differences(SERVED, SERVED) == []
+    assert differences(SERVED, SERVED) == []
 
 
 def test_difference_shows_both_values_and_a_meaning() -> None:
-    (found,) = snapshots.differences(SERVED, with_facet(SERVED, "aux_layers", states=(2, 5, 7)))
+    (found,) = differences(SERVED, with_facet(SERVED, "aux_layers", states=(2, 5, 7)))
     assert (found.path, found.recorded, found.seen) == ("aux_layers.states", "[1, 4, 6]", "[2, 5, 7]")
     assert "other layers of the target" in found.meaning
 
 
 def test_lists_show_only_what_differs() -> None:
-    (found,) = snapshots.differences(SERVED, replace(SERVED, config_keys=("fc_norm",)))
+    (found,) = differences(SERVED, replace(SERVED, config_keys=("fc_norm",)))
     assert (found.recorded, found.seen) == ("['architectures']", "['fc_norm']")
 
 
 def test_key_that_is_new_is_all_that_is_shown() -> None:
-    (found,) = snapshots.differences(SERVED, replace(SERVED, config_keys=("architectures", "fc_norm")))
+    (found,) = differences(SERVED, replace(SERVED, config_keys=("architectures", "fc_norm")))
     assert (found.recorded, found.seen) == ("nothing", "['fc_norm']")
 
 
 def test_facet_that_vanished_is_told_leaf_by_leaf() -> None:
-    found = snapshots.differences(SERVED, replace(SERVED, rope=None))
+    found = differences(SERVED, replace(SERVED, rope=None))
     assert {item.path for item in found} == {
         "rope.amplitude",
         "rope.interleaved",
@@ -131,13 +154,30 @@ def test_facet_that_vanished_is_told_leaf_by_leaf() -> None:
 
 
 def test_every_place_of_a_surface_has_a_meaning() -> None:
-    for path in records.flatten(json.loads(records.as_json(SERVED))):
-        assert snapshots.meaning_of(path) != "the surface changed here", path
+    for library, release in LIBRARIES:
+        record = records.read(library, release)
+        shown = [Shown(traits=record.traits)]
+        shown += [
+            Shown(facts=record.facts[name], refusals=record.refusals.get(name, ())) for name in record.facts
+        ]
+        for path in {path for item in shown for path in snapshots.leaves(item)}:
+            assert snapshots.meaning_of(path) != "the surface changed here", path
 
 
 def test_no_record_at_all() -> None:
-    (found,) = snapshots.differences(None, DraftFacts())
+    (found,) = snapshots.differences(None, Shown())
     assert "--snapshot-update" in found.meaning
+
+
+def test_refusal_that_is_new_is_told() -> None:
+    refusal = Refusal(stage="load", error="ValueError", message="only one layer")
+    (found,) = snapshots.differences(Shown(facts=SERVED), Shown(facts=SERVED, refusals=(refusal,)))
+    assert (found.path, found.seen) == ("refusals.load", "ValueError: only one layer")
+    assert Shown(facts=SERVED) != Shown(facts=SERVED, refusals=(refusal,))
+
+
+def test_packages_are_no_part_of_what_is_compared() -> None:
+    assert Shown(facts=SERVED, packages={"torch": "1"}) == Shown(facts=SERVED, packages={"torch": "2"})
 
 
 # ---------------------------------------------------------- writing, through pytest itself
@@ -148,7 +188,7 @@ _ONLY_HELPERS = shutil.ignore_patterns("test_*", "conftest.py")
 
 @pytest.fixture
 def package(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A session in which one test asserts one recorded surface under ./records."""
+    """A session in which each test asserts one recorded surface under ./records."""
     monkeypatch.delenv("CI", raising=False)
     pytester.makepyfile(
         """
@@ -156,45 +196,56 @@ def package(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
         import pytest
         from contracts import snapshots
         from contracts.sides import Side
+from contracts.snapshots import Shown
+from contracts.verdict import Difference
         from tests.facts import SERVED
 
-        @pytest.mark.parametrize("name", ["one", "two"])
+        TRAITS = snapshots.Shown(traits={"server_options": ["x"]}, packages={"torch": "2"})
+
+        @pytest.mark.parametrize("name", ["one", "two", ""])
         def test_surface(snapshot, name, pytestconfig):
             side = Side.find("serving", "./python/python")
             update = pytestconfig.option.update_snapshots
             root = Path("records").resolve()
             found = snapshots.surface_snapshot(snapshot, side, name, update=update, root=root)
-            assert found.matches(SERVED)
+            assert found.matches(snapshots.Shown(facts=SERVED) if name else TRAITS)
         """
     )
     fake_python(pytester.path / "python", "sglang", version="0.5.23")
     shutil.copytree(Path(__file__).parent, pytester.path / "tests", ignore=_ONLY_HELPERS)
     pytester.syspathinsert()
-    return pytester.path / "records" / "sglang" / "0.5.23"
+    return pytester.path / "records"
 
 
-def test_update_writes_what_compares_equal(pytester: pytest.Pytester, package: Path) -> None:
-    assert pytester.runpytest_subprocess("--snapshot-update").ret == 0
-    assert (package / "one.json").read_text() == records.as_json(SERVED)
+@pytest.mark.parametrize("workers", [[], ["-n2"]])
+def test_update_writes_what_compares_equal(
+    pytester: pytest.Pytester, package: Path, workers: list[str]
+) -> None:
+    assert pytester.runpytest_subprocess("--snapshot-update", *workers).ret == 0
+    record = records.read("sglang", "0.5.23", package)
+    assert record.facts == {"one": SERVED, "two": SERVED}
+    assert (record.traits, record.packages) == ({"server_options": ["x"]}, {"torch": "2"})
     assert pytester.runpytest_subprocess().ret == 0
 
 
 @pytest.mark.parametrize("selection", [["-k", "one"], ["-n2"], []])
 def test_no_run_deletes_a_record(pytester: pytest.Pytester, package: Path, selection: list[str]) -> None:
-    assert pytester.runpytest_subprocess("--snapshot-update").ret == 0
-    other = package.parent / "0.5.9" / "one.json"
-    other.parent.mkdir()
-    other.write_text("{}")
-    (package / "retired.json").write_text("{}")
+    write(package, "0.5.9", SERVED)
+    write(package, "0.5.23", SERVED)
     assert pytester.runpytest_subprocess("--snapshot-update", *selection).ret == 0
-    assert sorted(file.name for file in package.iterdir()) == ["one.json", "retired.json", "two.json"]
-    assert other.exists()
+    assert {"one", "plain"} <= set(records.read("sglang", "0.5.23", package).facts)
+    assert records.recorded_releases("sglang", package) == ["0.5.9", "0.5.23"]
 
 
 def test_mismatch_fails_and_leaves_the_record(pytester: pytest.Pytester, package: Path) -> None:
-    package.mkdir(parents=True)
-    text = records.as_json(with_facet(SERVED, "aux_layers", states=(2, 5, 7)))
-    for name in ("one", "two"):
-        (package / f"{name}.json").write_text(text)
-    pytester.runpytest_subprocess().assert_outcomes(failed=2)
-    assert (package / "one.json").read_text() == text
+    assert pytester.runpytest_subprocess("--snapshot-update").ret == 0
+    file = records.record_file("sglang", "0.5.23", package)
+    other = with_facet(SERVED, "aux_layers", states=(2, 5, 7))
+
+    def change(record: records.Record) -> records.Record:
+        return replace(record, facts={"one": other, "two": other}, traits={"server_options": ["y"]})
+
+    records.update("sglang", "0.5.23", change, package)
+    text = file.read_text()
+    pytester.runpytest_subprocess().assert_outcomes(failed=3)
+    assert file.read_text() == text

@@ -32,5 +32,5 @@ class Release:
         return Version(metadata.version(self._library))
 
     def has(self, capability: str) -> bool:
-        """Whether it offers a capability; a pre-release, and a development version, count as their release."""
+        """Whether it offers a capability; pre-releases and development versions count as their release."""
         return self.version.release >= Version(self._capabilities[capability].since).release

@@ -9,7 +9,8 @@ from contracts.probes import sglang_release
 
 SETTER = "set_eagle3_layers_to_capture"
 UNSET = object()
-STEPS = ("initialize", "init_aux_hidden_state_capture", "_build_model_config")
+LAST_STEP = "init_aux_hidden_state_capture"
+STEPS = ("initialize", LAST_STEP, "_build_model_config")
 """Of ModelRunner's methods those that decide about capture; the others load, allocate and record graphs."""
 
 
@@ -67,7 +68,9 @@ def _construct_runner(arguments: Any, target_config: Any, target: Any) -> None:
     """Run the constructor of ModelRunner around a target that is there already; it tells the target."""
     from sglang.srt.model_executor import model_runner
 
-    class Runner(model_runner.ModelRunner):  # type: ignore[misc]
+    taken: set[str] = set()
+
+    class Runner(model_runner.ModelRunner):
         """Everything that does not decide about capture is left out."""
 
         model = target
@@ -76,6 +79,7 @@ def _construct_runner(arguments: Any, target_config: Any, target: Any) -> None:
 
         def __getattribute__(self, name: str) -> Any:
             found = vars(model_runner.ModelRunner).get(name)
+            taken.add(name)
             if inspect.isfunction(found) and name not in STEPS:
                 return lambda *_, **__: 0.0  # one of them measures memory
             return super().__getattribute__(name)
@@ -84,7 +88,7 @@ def _construct_runner(arguments: Any, target_config: Any, target: Any) -> None:
     asked = inspect.signature(model_runner.ModelRunner).parameters
     alone = {name: 0 for name in asked if name.endswith("_rank") and name != "dp_rank"}
     alone |= {name: 1 for name in asked if name.endswith("_size")}
-    Runner(
+    runner = Runner(
         model_config=target_config,
         mem_fraction_static=0.1,
         gpu_id=0,
@@ -92,3 +96,5 @@ def _construct_runner(arguments: Any, target_config: Any, target: Any) -> None:
         server_args=arguments,
         **alone,
     )
+    if LAST_STEP not in taken and hasattr(model_runner.ModelRunner, LAST_STEP):
+        runner.init_aux_hidden_state_capture()  # in 0.5.14 and 0.5.15 its owner has it do so later

@@ -79,7 +79,7 @@ def _shift(cls: Any, ids: tuple[int, ...]) -> int | None:
 
 
 def _captured(cls: Any, ids: list[int] | None) -> list[int] | str | None:
-    """Layers that the setter has captured; what it raises on purpose; None if it asks for more than there is."""
+    """Layers that the setter has captured, or what it raises on purpose; None if it asks for more."""
     model = _Model()
     try:
         getattr(cls, SETTER)(model, ids)

@@ -137,7 +137,7 @@ def _saying_why() -> Iterator[None]:
     """Let argparse end the process with its message, which it prints otherwise."""
     ending = argparse.ArgumentParser.error
 
-    def error(_: argparse.ArgumentParser, message: str) -> NoReturn:
+    def error(self: argparse.ArgumentParser, message: str) -> NoReturn:
         raise SystemExit(message)
 
     argparse.ArgumentParser.error = error  # type: ignore[method-assign]
@@ -151,5 +151,6 @@ def wait_for_nothing() -> tuple[str, ...]:
     """Let a CPU not be waited for as if it were a GPU; says what is stood in for."""
     if has("waits-for-no-gpu"):
         return ()
-    torch.cuda.synchronize = torch.cuda.empty_cache = lambda *_, **__: None
+    for name in ("synchronize", "empty_cache"):
+        setattr(torch.cuda, name, lambda *_, **__: None)
     return ("waiting for a GPU (there is none)",)

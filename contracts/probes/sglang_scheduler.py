@@ -51,7 +51,7 @@ def start(command_line: list[str]) -> Any:
     ports = PortArgs.init_new(server_arguments)
     sglang_release.publish(server_arguments)
     asked = inspect.signature(Scheduler).parameters
-    ranks = {name: 0 for name in asked if name.endswith("_rank")}
+    ranks: dict[str, int | None] = {name: 0 for name in asked if name.endswith("_rank")}
     ranks |= {name: value for name, value in {"gpu_id": 0, "dp_rank": None}.items() if name in asked}
     return Scheduler(server_arguments, ports, **ranks)
 

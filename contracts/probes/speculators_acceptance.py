@@ -32,7 +32,9 @@ STEPS, WIDTH = 3, 2
 def save_expected(
     draft: Any, taps: tuple[int, ...], target: Path, prompts: Sequence[Sequence[int]], tokens: int, file: Path
 ) -> None:
-    """Write what is expected of `draft`, trained on the states `taps`, for each prompt of P tokens that is continued by `tokens`.
+    """Write what is expected of `draft` for each prompt of P tokens that is continued by `tokens`.
+
+    `taps` are the target's hidden states that the draft was trained on, by index.
 
     A last round may accept STEPS tokens more than were asked for, so T = P + `tokens` + STEPS.
 

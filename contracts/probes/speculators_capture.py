@@ -1,7 +1,7 @@
 """Which hidden states the layer ids of speculators before 0.5 name, by asking its own capture.
 
-These releases capture with a forward pass of their own that they put into vLLM's model. It runs here on layers
-that count how many of them a state has passed; of vLLM it needs two groups of one process.
+These releases capture with a forward pass of their own that they put into vLLM's model. It runs here on
+layers that count how many of them a state has passed; of vLLM it needs two groups of one process.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ CAPABILITIES: Mapping[str, Capability] = {
     ),
     "ids-recorded": Capability(
         since="0.5.0",
-        why="layer ids are in the config, and name inputs of layers, as vLLM's do; before, outputs, unrecorded",
+        why="layer ids are in the config and name inputs of layers, as vLLM's; before, outputs, unrecorded",
     ),
     "attention-chosen": Capability(
         since="0.7.0", why="the attention is an option; before, it was flex attention"
@@ -67,12 +67,12 @@ def set_up() -> tuple[str, ...]:
     """Before the library is imported: let it run uncompiled; says what is stood in for."""
     if has("compiled-on-gpu-only"):
         return ()
-    torch.compile = lambda function=None, *_, **__: function if function else (lambda inner: inner)
+    setattr(torch, "compile", lambda function=None, *_, **__: function or (lambda inner: inner))  # noqa: B010
     return ("compilation (none)",)
 
 
 def load(folder: Path, config: Any) -> Any:
-    """The draft saved in `folder`: by the library's loader, or where that cannot load one, by its constructor."""
+    """The draft saved in `folder`: by the library's loader, or where that loads none, by its constructor."""
     from speculators.models.eagle3 import Eagle3DraftModel
 
     if has("maps-loaded-apart"):
@@ -122,7 +122,7 @@ def build(arguments: Mapping[str, Any]) -> Any:
 
 
 def with_dense_attention(draft: Any) -> Any:
-    """The draft with an attention that takes any mask; itself where that could be chosen when it was loaded."""
+    """The draft with an attention that takes any mask; itself where that was chosen when it was loaded."""
     if has("attention-chosen"):
         return draft
     dense = copy.deepcopy(draft)

@@ -188,7 +188,7 @@ def library_forward(draft: Any, inputs: Inputs, steps: int) -> Outcome:
     """The library's own forward pass, read with hooks.
 
     It scores every position of the prompt in each of its steps; the chain is the one that begins at the
-    last position. Since 0.7 the pass is fed the tokens that it found greedily so far; before, it feeds itself.
+    last position. Since 0.7 the pass is fed the tokens that it found greedily; before, it feeds itself.
     """
     last = len(inputs.tokens) - 1
     feed_normed = conventions(draft).feed_normed

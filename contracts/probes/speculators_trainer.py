@@ -6,6 +6,7 @@ Dataset, sampler, trainer and checkpointer are the library's, put together as it
 from __future__ import annotations
 
 import inspect
+import json
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -76,7 +77,7 @@ def _loader(data: Any, target: Path) -> Any:
     if speculators_release.has("maps-loaded-apart"):
         from speculators.models.eagle3.data import shift_batch
 
-        hidden_size = __import__("json").loads((target / "config.json").read_text())["hidden_size"]
+        hidden_size = json.loads((target / "config.json").read_text())["hidden_size"]
         collate = _known(
             getattr(library, "CollateFn", None) or library.create_collate_fn,
             max_len=LENGTH,

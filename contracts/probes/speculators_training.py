@@ -159,7 +159,7 @@ def save_data(folder: Path, target: Path, taps: tuple[int, ...]) -> None:
 
 
 def data_sets(folder: Path, target: Path, recipe: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The library's datasets for training and validation, of the same data, in a release without a command."""
+    """The library's datasets for training and validation, of the same data, where there is no command."""
     from speculators.train import data as library
 
     if not speculators_release.has("ids-recorded"):

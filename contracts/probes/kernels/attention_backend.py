@@ -1,9 +1,9 @@
-"""Attention in plain torch for sglang releases that run EAGLE-3 on a GPU only, in place of their Triton backend.
+"""Attention in plain torch for sglang releases that run EAGLE-3 on a GPU only, for their Triton backend.
 
-Those releases know no attention backend that drafts and verifies on a CPU. This one reads the same batches, and
-the same caches at the same slots, as the Triton backend whose place it takes; tests/test_kernels.py checks what
-it computes. The layout of a draft's slots is sglang's with a page size of one: behind a request's prefix,
-branch by branch, one slot per step.
+Those releases know no attention backend that drafts and verifies on a CPU. This one reads the same batches,
+and the same caches at the same slots, as the Triton backend whose place it takes; tests/test_kernels.py
+checks what it computes. The layout of a draft's slots is sglang's with a page size of one: behind a request's
+prefix, branch by branch, one slot per step.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def make_classes() -> tuple[type, type]:
         wrapped = getattr(memory_pool, "KVWriteLoc", None)
         return wrapped(locations, None) if wrapped else locations
 
-    class ReferenceBackend(AttentionBackend):  # type: ignore[misc]
+    class ReferenceBackend(AttentionBackend):
         """One attention for prefill, decode, verification and the draft's steps."""
 
         def __init__(self, runner: Any, *_: Any, step: int | None = None, steps: int = 0, **__: Any) -> None:
