@@ -249,9 +249,106 @@ for trial in range(6):
 print("alike")
 """
 
+_WHOLE_BACKEND = """
+from types import SimpleNamespace as Given
+from contracts.probes.kernels import attention_backend, reference
+from sglang.srt.mem_cache import memory_pool
+Backend, Steps = attention_backend.make_classes()
+torch.manual_seed(0)
+
+class Pool:
+    def __init__(self, kv_heads):
+        self.k, self.v = torch.randn(100, kv_heads, 16), torch.randn(100, kv_heads, 16)
+    def get_key_buffer(self, layer): return self.k
+    def get_value_buffer(self, layer): return self.v
+    def set_kv_buffer(self, layer, places, k, v):
+        places = getattr(places, "loc", places)
+        self.k[places.long()], self.v[places.long()] = k, v
+
+def a_mode(name):
+    return Given(is_decode_or_idle=lambda: name == "decode", is_target_verify=lambda: name == "verify")
+
+def close(ours, theirs):
+    assert torch.allclose(ours.view_as(theirs), theirs, atol=2e-6), (ours - theirs.flatten(1)).abs().max()
+
+for trial in range(24):
+    heads, kv_heads, window = 4, [4, 2][trial % 2], [-1, -1, 3][trial % 3]
+    requests, size = int(torch.randint(1, 4, ())), [4, 7][trial % 2]
+    prefix = torch.randint(1, 9, (requests,))
+    rows, slots = torch.randperm(5)[:requests], torch.randperm(100)
+    table = torch.zeros(5, 40, dtype=torch.int32)
+    for row in rows.tolist():
+        table[row, :24], slots = slots[:24], slots[24:]
+    pool = Pool(kv_heads)
+    runner = Given(device="cpu", model_config=Given(context_len=40), token_to_kv_pool=pool,
+                   req_to_token_pool=Given(req_to_token=table))
+    layer = Given(tp_q_head_num=heads, tp_k_head_num=kv_heads, tp_v_head_num=kv_heads, qk_head_dim=16,
+                  v_head_dim=16, layer_id=0, scaling=0.3, sliding_window_size=window)
+
+    # A prompt, or what is drafted on after it was verified: the length counts the new tokens.
+    new = torch.randint(1, 7, (requests,))
+    length, tokens = prefix + new, int(new.sum())
+    q, k, v = (torch.randn(tokens, n, 16) for n in (heads, kv_heads, kv_heads))
+    places = torch.cat([table[r, p:t] for r, p, t in zip(rows, prefix, length)])
+    theirs = torch.zeros_like(q)
+    start = torch.cat([torch.zeros(1, dtype=torch.long), new.cumsum(0)[:-1]])
+    reference.extend_attention_cpu(q, k, v, theirs, pool.k, pool.v, 1.0, 1.0, table, rows, length, new, start,
+                                   9, 0.3, 0.0, False, window + 1, None, None, None, True)
+    batch = Given(forward_mode=a_mode("extend"), req_pool_indices=rows, seq_lens=length, out_cache_loc=places,
+                  extend_seq_lens=new)
+    close(Backend(runner).run(q.flatten(1), k, v, layer, batch), theirs)
+    batch.extend_seq_lens, batch.spec_info = None, Given(accept_length=new - 1)
+    close(Backend(runner).run(q.flatten(1), k, v, layer, batch), theirs)
+
+    # A tree to be verified: the length does not count its nodes; the mask may or may not cover the prefix.
+    if window < 0:
+        new = torch.full((requests,), size)
+        length, tokens = prefix + size, requests * size
+        q, k, v = (torch.randn(tokens, n, 16) for n in (heads, kv_heads, kv_heads))
+        places = torch.cat([table[r, p:t] for r, p, t in zip(rows, prefix, length)])
+        tree = (torch.rand(requests, size, size) < 0.5) | torch.eye(size, dtype=torch.bool)
+        tree &= torch.ones(size, size, dtype=torch.bool).tril()
+        theirs, start = torch.zeros_like(q), torch.arange(requests) * size
+        reference.extend_attention_cpu(q, k, v, theirs, pool.k, pool.v, 1.0, 1.0, table, rows, length, new,
+                                       start, size, 0.3, 0.0, False, 0, None, None, tree.flatten(), True)
+        whole = [torch.cat([torch.ones(size, p, dtype=torch.bool), tree[r]], 1).flatten()
+                 for r, p in enumerate(prefix.tolist())]
+        for mask in (tree.flatten(), torch.cat(whole)):
+            info = Given(draft_token_num=size, custom_mask=mask)
+            batch = Given(forward_mode=a_mode("verify"), req_pool_indices=rows, seq_lens=prefix,
+                          out_cache_loc=places, extend_seq_lens=None, spec_info=info)
+            close(Backend(runner).run(q.flatten(1), k, v, layer, batch), theirs)
+
+    # One token after another, and a draft's chained steps with branches.
+    for topk, steps in ((1, 3), (2, 3)):
+        slots_of = reference.build_draft_decode_metadata_cpu(table, rows, prefix, topk, steps, 40)
+        for step in range(steps):
+            q, k, v = (torch.randn(requests * topk, n, 16) for n in (heads, kv_heads, kv_heads))
+            length = prefix.repeat_interleave(topk) + step + 1
+            at = torch.stack([slots_of[row, total - 1] for row, total in enumerate(length.tolist())])
+            theirs = torch.zeros_like(q)
+            reference.decode_attention_cpu(
+                q, pool.k, pool.v, 1.0, 1.0, theirs, k, v, at.long(), None, slots_of,
+                torch.arange(len(length)), length, 0.3, 0.0, False, window + 1)
+            batch = Given(forward_mode=a_mode("decode"), req_pool_indices=rows, seq_lens=prefix,
+                          out_cache_loc=at)
+            chained = Steps(runner, topk, steps).attn_backends[step]
+            close(chained.run(q.flatten(1), k, v, layer, batch), theirs)
+    q, k, v = (torch.randn(requests, n, 16) for n in (heads, kv_heads, kv_heads))
+    at = torch.stack([table[row, total - 1] for row, total in zip(rows.tolist(), prefix.tolist())])
+    theirs = torch.zeros_like(q)
+    reference.decode_attention_cpu(q, pool.k, pool.v, 1.0, 1.0, theirs, k, v, at.long(), None, table, rows,
+                                   prefix, 0.3, 0.0, False, window + 1)
+    batch = Given(forward_mode=a_mode("decode"), req_pool_indices=rows, seq_lens=prefix, out_cache_loc=at)
+    close(Backend(runner).run(q.flatten(1), k, v, layer, batch), theirs)
+print("alike")
+"""
+"""The backend for releases without a CPU path, beside the kernels that the programs above hold to sglang's."""
+
 REFERENCES = {
     "attention": _STAND_INS + _ATTENTION,
     "bookkeeping": _INTERPRETED + _STAND_INS + _BOOKKEEPING,
     "verification": _INTERPRETED + _STAND_INS + _VERIFICATION,
+    "whole_backend": _STAND_INS + _WHOLE_BACKEND,
     "tree_attention": _INTERPRETED + _STAND_INS + _TREE_ATTENTION,
 }

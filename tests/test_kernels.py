@@ -38,7 +38,11 @@ def test_every_kernel_can_be_imported_and_raises_by_name_when_called(tmp_path: P
         print(sgl_kernel.install()[0])
         from sgl_kernel import build_tree_kernel_efficient as kernel
         import sgl_kernel as module
-        assert not hasattr(module, "__path__")
+        from sgl_kernel.kvcacheio import transfer_kv_all_layer
+        try:
+            import sgl_kernel.scalar_type
+        except ImportError:
+            print("none, so that sglang falls back on its own")
         try:
             kernel(1, 2)
         except sys.modules["contracts.probes.stream"].OutOfReach as error:
@@ -48,6 +52,7 @@ def test_every_kernel_can_be_imported_and_raises_by_name_when_called(tmp_path: P
     )
     assert out.splitlines() == [
         "sgl_kernel (importable, every call raises)",
+        "none, so that sglang falls back on its own",
         "sgl_kernel.build_tree_kernel_efficient was called, and only a GPU machine has it",
     ]
 

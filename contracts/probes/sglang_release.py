@@ -33,31 +33,33 @@ CAPABILITIES: Mapping[str, Capability] = {
     "retrieve-spelled-so": Capability(
         since="0.5.11", why="a draft tree's fields are called retrieve_*; before, retrive_*"
     ),
-    "cpu-drafting": Capability(
-        since="0.5.20", why="an attention backend and kernels that draft on a CPU; before, for GPUs only"
-    ),
     "planned-batches": Capability(
         since="0.5.16", why="the scheduler returns a plan with its next batch; before, the batch"
-    ),
-    "graph-backends": Capability(
-        since="0.5.20", why="CUDA graphs of prefill and decode are turned off apart; before, together"
     ),
     "capture-apart": Capability(
         since="0.5.16",
         why="model_runner_components decide and set the capture; before, ModelRunner's constructor does",
     ),
+    "waits-for-no-gpu": Capability(
+        since="0.5.16", why="sharing the embedding no longer waits for a GPU, whatever the device"
+    ),
     "published-arguments": Capability(
         since="0.5.17",
         why="server arguments are published in runtime_context; before, they are a global of server_args",
+    ),
+    "cpu-drafting": Capability(
+        since="0.5.20", why="an attention backend and kernels that draft on a CPU; before, for GPUs only"
+    ),
+    "graph-backends": Capability(
+        since="0.5.20", why="CUDA graphs of prefill and decode are turned off apart; before, together"
     ),
     "load-weights-only": Capability(
         since="0.5.20",
         why="the loader's step that hands over weights is apart from the one that processes them",
     ),
-    "waits-for-no-gpu": Capability(
-        since="0.5.16", why="sharing the embedding no longer waits for a GPU, whatever the device"
+    "spawn-ranks": Capability(
+        since="0.5.21", why="publishing takes the ranks of this process; before, it knew them"
     ),
-    "spawn-ranks": Capability(since="0.5.21", why="publishing takes the ranks of this process"),
 }
 
 
