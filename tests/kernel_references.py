@@ -343,7 +343,7 @@ for trial in range(24):
     close(Backend(runner).run(q.flatten(1), k, v, layer, batch), theirs)
 print("alike")
 """
-"""The backend for releases without a CPU path, beside the kernels that the programs above hold to sglang's."""
+"""The backend for releases without a CPU path, beside the kernels that the other programs check."""
 
 REFERENCES = {
     "attention": _STAND_INS + _ATTENTION,

@@ -76,5 +76,5 @@ def test_side_is_an_interpreter_or_a_release(tmp_path: Path) -> None:
     assert environments.interpreter("serving", "/any/where/python", tmp_path) == "/any/where/python"
     with pytest.raises(BadRequirement, match="of speculators"):
         environments.interpreter("serving", "speculators==0.9.0", tmp_path)
-    with pytest.raises(NotProvisioned, match="contracts provision 'sglang==0.5.9'"):
+    with pytest.raises(NotProvisioned, match="contracts provision"):
         environments.interpreter("serving", "sglang==0.5.9", tmp_path)

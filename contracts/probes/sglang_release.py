@@ -22,6 +22,9 @@ CAPABILITIES: Mapping[str, Capability] = {
     "quantization-without-mapping": Capability(
         since="0.5.9", why="model_loader.loader looks up the packed modules itself; before, it was given them"
     ),
+    "retrieve-spelled-so": Capability(
+        since="0.5.11", why="a draft tree's fields are called retrieve_*; before, retrive_*"
+    ),
     "forward-context": Capability(
         since="0.5.13",
         why="layers find the attention backend in forward_context; before, in the ForwardBatch",
@@ -30,9 +33,6 @@ CAPABILITIES: Mapping[str, Capability] = {
         since="0.5.13", why="a draft worker inside the worker; before, the default was one class that is both"
     ),
     "tokens-as-array": Capability(since="0.5.13", why="a request's tokens are an array; before, a list"),
-    "retrieve-spelled-so": Capability(
-        since="0.5.11", why="a draft tree's fields are called retrieve_*; before, retrive_*"
-    ),
     "planned-batches": Capability(
         since="0.5.16", why="the scheduler returns a plan with its next batch; before, the batch"
     ),
