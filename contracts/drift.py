@@ -14,7 +14,7 @@ from typing import Any
 
 from contracts import records
 from contracts.recipes import RECIPES
-from contracts.snapshots import Shown, leaves
+from contracts.surfaces import Shown, leaves
 
 REFERENCE = "speculators"
 """Whose newest record says what the recipes mean."""

@@ -7,18 +7,16 @@ No run ever deletes a record: discovery of unused snapshots is switched off for 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import TypeAdapter
 from syrupy.data import SnapshotCollection, SnapshotCollections
 from syrupy.extensions.base import AbstractSyrupyExtension
 
 from contracts import records
-from contracts.facts import DraftFacts, Refusal
+from contracts.surfaces import Shown, as_text, from_text, leaves, recorded
 from contracts.verdict import Difference
 
 if TYPE_CHECKING:
@@ -70,7 +68,7 @@ class _SurfaceExtension(AbstractSyrupyExtension):
 
     def serialize(self, data: Any, **_: Any) -> str:
         """The stable text of what was shown."""
-        return _text(data)
+        return as_text(data)
 
     @classmethod
     def dirname(cls, *, test_location: Any) -> str:
@@ -92,13 +90,13 @@ class _SurfaceExtension(AbstractSyrupyExtension):
     ) -> str | None:
         """What is recorded at this place; None if nothing is."""
         found = recorded(self.library, self.release, self.recipe, self.root)
-        return None if found is None else _text(found)
+        return None if found is None else as_text(found)
 
     @classmethod
     def write_snapshot_collection(cls, *, snapshot_collection: Any, **_: Any) -> None:
         """Put what was shown into the record of the release."""
         (snapshot,) = snapshot_collection
-        shown = _SHOWN.validate_json(str(snapshot.data))
+        shown = from_text(str(snapshot.data))
 
         def change(record: records.Record) -> records.Record:
             if not cls.recipe:
@@ -119,47 +117,6 @@ class _SurfaceExtension(AbstractSyrupyExtension):
     def discover_snapshots(self, **_: Any) -> SnapshotCollections:
         """Nothing is ever unused, so nothing is ever deleted."""
         return SnapshotCollections()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shown:
-    """What one side shows about one recipe, or about no recipe in particular."""
-
-    facts: DraftFacts = field(default_factory=DraftFacts)
-    refusals: tuple[Refusal, ...] = ()
-    traits: Mapping[str, Any] = field(default_factory=dict)
-    packages: Mapping[str, str] = field(default_factory=dict)
-    """Under which it was shown; no part of what is compared."""
-
-    def __eq__(self, other: object) -> bool:
-        """Packages apart, and floats by their six digits."""
-        return isinstance(other, Shown) and _comparable(self) == _comparable(other)
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-_SHOWN = TypeAdapter(Shown)
-
-
-def _text(shown: Shown) -> str:
-    return _SHOWN.dump_json(shown).decode()
-
-
-def _comparable(shown: Shown) -> Any:
-    data = {**json.loads(_text(shown)), "packages": None}
-    return {**data, "facts": json.loads(records.as_json(shown.facts))}
-
-
-def recorded(library: str, release: str, recipe: str, root: Path = records.RELEASES) -> Shown | None:
-    """What is recorded of a release about a recipe, or about the release if that is empty; None: nothing."""
-    if not records.record_file(library, release, root).exists():
-        return None
-    record = records.read(library, release, root)
-    if not recipe:
-        return Shown(traits=record.traits) if record.traits else None
-    if recipe not in record.facts:
-        return None
-    return Shown(facts=record.facts[recipe], refusals=record.refusals.get(recipe, ()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,14 +162,6 @@ def differences(before: Shown | None, seen: Shown) -> list[Difference]:
         meaning = "there is no record to compare with; record it with --snapshot-update"
         return [Difference(path="(surface)", recorded="nothing", seen="a surface", meaning=meaning)]
     return list(_compare(leaves(before), leaves(seen)))
-
-
-def leaves(shown: Shown) -> dict[str, Any]:
-    """What is shown, leaf by leaf, by dotted path."""
-    data = json.loads(records.as_json(shown.facts)) if shown.facts != DraftFacts() else {}
-    refusals = {item.stage: f"{item.error}: {item.message}" for item in shown.refusals}
-    found: dict[str, Any] = {"refusals": refusals, **shown.traits, **data}
-    return records.flatten({key: value for key, value in found.items() if value != {}})
 
 
 def _compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Difference]:

@@ -7,7 +7,8 @@ import pytest
 
 from contracts.facts import SideName
 from contracts.recipes import Recipe
-from contracts.snapshots import Shown, SurfaceSnapshot, differences
+from contracts.snapshots import SurfaceSnapshot, differences
+from contracts.surfaces import Shown
 from contracts.verdict import Changed
 from contracts.workbench import Workbench
 

@@ -18,7 +18,7 @@ from contracts.recipes import RECIPES, Recipe
 from contracts.replay import Replay
 from contracts.settings import TOKENS, Setting
 from contracts.sides import Side, SideUnavailable
-from contracts.snapshots import Shown
+from contracts.surfaces import Shown
 
 
 class Workbench:

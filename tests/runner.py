@@ -14,7 +14,7 @@ from contracts.facts import DraftFacts, Refusal
 from contracts.handoff import Handoff, NotRun
 from contracts.replay import Replay
 from contracts.settings import Setting
-from contracts.snapshots import Shown
+from contracts.surfaces import Shown
 from contracts.verdict import Broken
 from tests.acceptances import ACCEPTANCE
 from tests.facts import HANDOFF

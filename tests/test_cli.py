@@ -226,7 +226,7 @@ def test_config_of_another_target_is_one_line(
         ("sglang>=0.5.23", "write sglang==VERSION"),
         ("vllm==0.5.23", "write sglang==VERSION"),
         ("sglang==", "write sglang==VERSION"),
-        ("sglang==0.5.9", "sglang 0.5.9 is older than 0.5.22"),
+        ("sglang==0.5.5", "sglang 0.5.5 is older than 0.5.6"),
     ],
 )
 def test_release_that_is_none_is_one_line(draft: Path, tmp_path: Path, release: str, told: str) -> None:

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from contracts.acceptance import Acceptance
-from contracts.facts import DraftFacts, Refusal
+from contracts.facts import Refusal
 from contracts.handoff import Handoff
 from contracts.refusals import Refusal as ExportRefusal
 from contracts.replay import Replay
 from contracts.settings import SETTINGS
 from contracts.snapshots import SurfaceSnapshot
 from contracts.speculation import EngineRun, Round
+from contracts.surfaces import Shown
 from contracts.verdict import Broken, Cause
 from tests.acceptances import ACCEPTANCE, ALONE, METRICS, PARTS, RUN, TREES, a_round, first, last_token
 from tests.acceptances import taps as run_taps
@@ -89,11 +90,11 @@ class OtherRecord(SurfaceSnapshot):
 
     name = "sglang 0.0.1, plain"  # type: ignore[assignment]
 
-    def matches(self, facts: DraftFacts) -> bool:
-        return facts is TRAINED
+    def matches(self, shown: Shown) -> bool:
+        return False
 
-    def recorded(self) -> DraftFacts:
-        return with_facet(SERVED, "aux_layers", states=(2, 5, 7))
+    def recorded(self) -> Shown:
+        return Shown(facts=with_facet(SERVED, "aux_layers", states=(2, 5, 7)))
 
 
 WITHOUT_NORM = tuple(name for name in RENAMES.values() if name != "norm.weight")

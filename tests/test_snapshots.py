@@ -14,7 +14,7 @@ from contracts import records, snapshots
 from contracts.facts import DraftFacts, Refusal
 from contracts.recipes import RECIPES
 from contracts.sides import Side
-from contracts.snapshots import Shown
+from contracts.surfaces import Shown, leaves
 from contracts.verdict import Difference
 from tests.facts import SERVED, with_facet
 from tests.fake_python import fake_python
@@ -160,7 +160,7 @@ def test_every_place_of_a_surface_has_a_meaning() -> None:
         shown += [
             Shown(facts=record.facts[name], refusals=record.refusals.get(name, ())) for name in record.facts
         ]
-        for path in {path for item in shown for path in snapshots.leaves(item)}:
+        for path in {path for item in shown for path in leaves(item)}:
             assert snapshots.meaning_of(path) != "the surface changed here", path
 
 
@@ -196,11 +196,10 @@ def package(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
         import pytest
         from contracts import snapshots
         from contracts.sides import Side
-from contracts.snapshots import Shown
-from contracts.verdict import Difference
+        from contracts.surfaces import Shown
         from tests.facts import SERVED
 
-        TRAITS = snapshots.Shown(traits={"server_options": ["x"]}, packages={"torch": "2"})
+        TRAITS = Shown(traits={"server_options": ["x"]}, packages={"torch": "2"})
 
         @pytest.mark.parametrize("name", ["one", "two", ""])
         def test_surface(snapshot, name, pytestconfig):
@@ -208,7 +207,7 @@ from contracts.verdict import Difference
             update = pytestconfig.option.update_snapshots
             root = Path("records").resolve()
             found = snapshots.surface_snapshot(snapshot, side, name, update=update, root=root)
-            assert found.matches(snapshots.Shown(facts=SERVED) if name else TRAITS)
+            assert found.matches(Shown(facts=SERVED) if name else TRAITS)
         """
     )
     fake_python(pytester.path / "python", "sglang", version="0.5.23")

@@ -1,0 +1,69 @@
+"""What a side shows at the interface, about a recipe or about none, as it is recorded and compared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from contracts import records
+from contracts.facts import DraftFacts, Refusal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """What one side shows about one recipe, or about no recipe in particular."""
+
+    facts: DraftFacts = field(default_factory=DraftFacts)
+    refusals: tuple[Refusal, ...] = ()
+    traits: Mapping[str, Any] = field(default_factory=dict)
+    packages: Mapping[str, str] = field(default_factory=dict)
+    """Under which it was shown; no part of what is compared."""
+
+    def __eq__(self, other: object) -> bool:
+        """Packages apart, and floats by their six digits."""
+        return isinstance(other, Shown) and _comparable(self) == _comparable(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+_SHOWN = TypeAdapter(Shown)
+
+
+def as_text(shown: Shown) -> str:
+    """What was shown, as JSON."""
+    return _SHOWN.dump_json(shown).decode()
+
+
+def _comparable(shown: Shown) -> Any:
+    data = {**json.loads(as_text(shown)), "packages": None}
+    return {**data, "facts": json.loads(records.as_json(shown.facts))}
+
+
+def recorded(library: str, release: str, recipe: str, root: Path = records.RELEASES) -> Shown | None:
+    """What is recorded of a release about a recipe, or about the release if that is empty; None: nothing."""
+    if not records.record_file(library, release, root).exists():
+        return None
+    record = records.read(library, release, root)
+    if not recipe:
+        return Shown(traits=record.traits) if record.traits else None
+    if recipe not in record.facts:
+        return None
+    return Shown(facts=record.facts[recipe], refusals=record.refusals.get(recipe, ()))
+
+
+def from_text(text: str) -> Shown:
+    """What `as_text` wrote."""
+    return _SHOWN.validate_json(text)
+
+
+def leaves(shown: Shown) -> dict[str, Any]:
+    """What is shown, leaf by leaf, by dotted path."""
+    data = json.loads(records.as_json(shown.facts)) if shown.facts != DraftFacts() else {}
+    refusals = {item.stage: f"{item.error}: {item.message}" for item in shown.refusals}
+    found: dict[str, Any] = {"refusals": refusals, **shown.traits, **data}
+    return records.flatten({key: value for key, value in found.items() if value != {}})
