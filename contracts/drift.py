@@ -93,7 +93,7 @@ def between(library: str, old: str, new: str) -> Drift:
         _judge(library, seen, tuple(found[key]) if len(found[key]) < whole else (), every=True)
         for key, seen in changes.items()
     ]
-    for seen in _differences(Shown(traits=before.traits), Shown(traits=after.traits), {}):
+    for seen in _trait_differences(before.traits, after.traits):
         judged.append(_judge(library, seen, (), every=False))
     order = {Consequence.LOUD: 0, Consequence.SILENT: 1, Consequence.NONE: 2}
     judged.sort(key=lambda item: (order[item.consequence], item.term, item.path))
@@ -125,7 +125,7 @@ def _differences(before: Shown, after: Shown, trained: Mapping[str, Any]) -> Ite
         return
     for path in sorted(old.keys() | new.keys()):
         one, other = old.get(path), new.get(path)
-        if one == other or path.startswith("refusals.") or _of_a_newcomer(path, old, new):
+        if one == other or path.startswith("refusals."):
             continue
         if (
             one is not None and other is not None and _is_set(one) and _is_set(other)
@@ -134,12 +134,16 @@ def _differences(before: Shown, after: Shown, trained: Mapping[str, Any]) -> Ite
         yield _Seen(path=path, before=one, after=other, trained=trained.get(path))
 
 
-def _of_a_newcomer(path: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether it is about a target class that one of the releases has not at all, which its setter tells."""
-    if not path.startswith("targets.") or path.endswith(".setter"):
-        return False
-    setter = f"{path.rpartition('.')[0]}.setter"
-    return setter not in old or setter not in new
+def _trait_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[_Seen]:
+    """Target classes that came or went, together; then what changed about those that are in both."""
+    one, other = (dict(traits.get("targets", {})) for traits in (old, new))
+    gone, came = sorted(one.keys() - other.keys()), sorted(other.keys() - one.keys())
+    if gone or came:
+        yield _Seen(path="targets", before=gone, after=came, trained=None)
+    both = one.keys() & other.keys()
+    before = {**old, "targets": {name: one[name] for name in sorted(both)}}
+    after = {**new, "targets": {name: other[name] for name in sorted(both)}}
+    yield from _differences(Shown(traits=before), Shown(traits=after), {})
 
 
 def _is_set(value: Any) -> bool:
@@ -225,12 +229,12 @@ def _config_keys(seen: _Seen) -> tuple[Consequence, str, str]:
 
 def _target(seen: _Seen) -> tuple[Consequence, str, str]:
     """Of a target class: where its setter is, how it maps ids, and what it does without any."""
+    if seen.path == "targets":
+        if seen.before:
+            return Consequence.LOUD, "target classes cannot be captured any more", "Stay on the old release."
+        return Consequence.NONE, "more target classes can be captured; before, a server refused them", KEEP
     name, _, what = seen.path.removeprefix("targets.").partition(".")
     if what == "setter":
-        if seen.before is None:
-            return Consequence.NONE, f"{name} can be captured now; before, a server refused it", KEEP
-        if seen.after is None:
-            return Consequence.LOUD, f"{name} cannot be captured any more", "Stay on the old release."
         return Consequence.NONE, f"the setter of {name} is defined elsewhere", KEEP
     if what == "shares_embedding":
         if seen.after:

@@ -131,7 +131,7 @@ def target(**changed: Any) -> dict[str, Any]:
         (
             {"targets": {**TRAITS["targets"], "New": TRAITS["targets"]["LlamaForCausalLM"]}},
             NONE,
-            "New can be",
+            "more target classes",
         ),
         ({"server_options": []}, LOUD, "speculative_eagle_topk"),
         ({"server_options": ["speculative_eagle_topk", "speculative_x"]}, NONE, "more options"),
