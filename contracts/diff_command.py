@@ -126,12 +126,13 @@ def markdown(found: Drift, chosen: list[Change]) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for change in chosen:
-        where, before, after, drafts, action = (_cell(words) for _, words in rows(change))
-        what = f"{_cell(change.meaning)} (`{where}`)"
+        where, before, after, drafts, action = (cell(words) for _, words in rows(change))
+        what = f"{cell(change.meaning)} (`{where}`)"
         cells = (change.consequence, change.term, what, before, after, drafts, action)
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def _cell(words: str) -> str:
+def cell(words: str) -> str:
+    """Words as they may stand in a table of markdown."""
     return words.replace("|", "\\|").replace("\n", " ")

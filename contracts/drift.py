@@ -244,6 +244,7 @@ def _target(seen: _Seen) -> tuple[Consequence, str, str]:
         "usual": "drafts whose ids contain no 1",
         "first_is_1": "drafts whose first id is 1",
         "one_is_not_first": "drafts with a 1 among their ids that is not the first",
+        "with_the_last": "drafts whose ids contain the number of layers",
         "without_ids": "drafts whose config names no ids",
     }[what]
     return (
@@ -265,6 +266,17 @@ def _options(seen: _Seen) -> tuple[Consequence, str, str]:
     if gone := seen.before:
         return Consequence.LOUD, f"commands are refused that name {', '.join(gone)}", "Leave the option out."
     return Consequence.NONE, "the server has more options", KEEP
+
+
+def _draft_classes(seen: _Seen) -> tuple[Consequence, str, str]:
+    if gone := seen.before:
+        return Consequence.LOUD, f"drafts of these classes are refused now: {', '.join(gone)}", STAY
+    return Consequence.NONE, "there are more classes of EAGLE-3 drafts; before, they were refused", KEEP
+
+
+def _python(seen: _Seen) -> tuple[Consequence, str, str]:
+    meaning = f"the release installs on Python {seen.after} alone; the one before on {seen.before}"
+    return Consequence.LOUD, meaning, "Upgrade Python first."
 
 
 def _defaults(seen: _Seen) -> tuple[Consequence, str, str]:
@@ -329,5 +341,7 @@ _RULES: Mapping[str, tuple[str, Callable[[_Seen], tuple[Consequence, str, str]]]
     "server_options": ("options", _options),
     "config_defaults": ("options", _defaults),
     "types": ("options", _types),
+    "draft_classes": ("config", _draft_classes),
+    "requires_python": ("options", _python),
 }
 """By the first part of a path: the term of the interface, and the rule for it."""

@@ -31,6 +31,8 @@ MEANINGS = {
     "server_options": "an option of the server came or went: commands that name it are refused, or may be",
     "config_defaults": "a draft config that says nothing means something else",
     "types": "a type of draft came or went",
+    "draft_classes": "a class that runs EAGLE-3 drafts came or went",
+    "requires_python": "the release installs on other versions of Python",
     "architecture": "another class saves or runs the draft; code that names the class has to follow",
     "algorithm": "drafts already trained are run by another speculative algorithm, or named for another",
     "reads_target_state": "the draft became, or ceased to be, conditioned on the target's hidden states",

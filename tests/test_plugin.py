@@ -326,6 +326,11 @@ def test_user_mistake_in_a_contract_is_an_error(bench: Bench) -> None:
     [
         ("--serving-python=/nowhere/python", "--serving-python: no such interpreter: /nowhere/python"),
         ("--training-python=/nowhere/python", "--training-python: no such interpreter: /nowhere/python"),
+        (
+            "--serving-python=sglang==0.5.7",
+            "there is no environment of sglang==0.5.7; make it with: contracts provision 'sglang==0.5.7'",
+        ),
+        ("--serving-python=speculators==0.9.0", "*is of speculators, not of sglang"),
         ("--verdicts=/nowhere/verdicts.jsonl", "--verdicts: cannot write /nowhere/verdicts.jsonl*"),
         ("--verdicts=/etc/passwd/x", "--verdicts: cannot write /etc/passwd/x*"),
         ("--verdicts=/tmp", "--verdicts: cannot write /tmp*"),

@@ -33,4 +33,4 @@ class Release:
 
     def has(self, capability: str) -> bool:
         """Whether it offers a capability; pre-releases and development versions count as their release."""
-        return self.version.release >= Version(self._capabilities[capability].since).release
+        return Version(self.version.base_version) >= Version(self._capabilities[capability].since)

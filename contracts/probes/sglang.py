@@ -12,7 +12,6 @@ otherwise meaningless: attention kernels are compiled) and the batch that stands
 from __future__ import annotations
 
 import os
-import tempfile
 from typing import Any
 
 import torch
@@ -96,7 +95,7 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
         session.resolve(case["target"], case["folder"], case["server_args"])
     if refusals.items:
         return DraftFacts()
-    session.connect()
+    meta.connect()
     with refusals.stage("load"):
         session.build_target()
         session.load_draft()
@@ -139,30 +138,13 @@ class Session:
 
         self._record_config_reads(model_config, draft)
         arguments = self.arguments = sglang_release.server_arguments(
-            meta.command_line(target, draft, server_args)
+            meta.command_line(target, draft, server_args), server_args
         )
         sglang_release.publish(arguments)
         self.algorithm = SpeculativeAlgorithm.from_string(arguments.speculative_algorithm)
         self.target_config = ModelConfig.from_server_args(arguments)
         self.captured = sglang_capture.Capture(arguments, self.target_config, self.algorithm)
         self.draft_config = ModelConfig.from_server_args(arguments, model_path=draft, is_draft_model=True)
-
-    def connect(self) -> None:
-        """Process groups of size one; if they fail, the machine does."""
-        from sglang.srt.distributed.parallel_state import (
-            init_distributed_environment,
-            initialize_model_parallel,
-        )
-
-        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-            init_distributed_environment(
-                world_size=1,
-                rank=0,
-                local_rank=0,
-                backend="gloo",
-                distributed_init_method=f"file://{folder}/rendezvous",
-            )
-            initialize_model_parallel()
 
     def _record_config_reads(self, module: Any, draft: str) -> None:
         """Note which keys of the draft's config.json are asked for, from the moment it has been read."""

@@ -6,9 +6,9 @@ import inspect
 from typing import Any
 
 from contracts.probes import sglang_release
+from contracts.probes.stream import OutOfReach
 
 SETTER = "set_eagle3_layers_to_capture"
-UNSET = object()
 LAST_STEP = "init_aux_hidden_state_capture"
 STEPS = ("initialize", LAST_STEP, "_build_model_config")
 """Of ModelRunner's methods those that decide about capture; the others load, allocate and record graphs."""
@@ -78,11 +78,15 @@ def _construct_runner(arguments: Any, target_config: Any, target: Any) -> None:
         sliding_window_size = None
 
         def __getattribute__(self, name: str) -> Any:
-            found = vars(model_runner.ModelRunner).get(name)
+            step = inspect.getattr_static(model_runner.ModelRunner, name, None)
+            if not inspect.isfunction(step) or name.startswith("__"):
+                return super().__getattribute__(name)
             taken.add(name)
-            if inspect.isfunction(found) and name not in STEPS:
-                return lambda *_, **__: 0.0  # one of them measures memory
-            return super().__getattribute__(name)
+            if name in STEPS:
+                return super().__getattribute__(name)
+            if {SETTER, LAST_STEP} & set(step.__code__.co_names):
+                raise OutOfReach(f"ModelRunner.{name} tells the target what to capture, and is left out")
+            return lambda *_, **__: 0.0  # one of them measures memory
 
     model_runner.apply_torchao_config_to_model = lambda *_, **__: None
     asked = inspect.signature(model_runner.ModelRunner).parameters

@@ -17,6 +17,7 @@ SITUATIONS: dict[str, tuple[int, ...]] = {
     "usual": (2, 4, 6),
     "first_is_1": (1, 4, 6),
     "one_is_not_first": (4, 1, 6),
+    "with_the_last": (2, 4, NUM_LAYERS),
 }
 """Lists of ids between which setters tell, by what is particular about them."""
 ELSEWHERE = {"MindSporeForCausalLM"}
@@ -60,32 +61,36 @@ def shifts() -> dict[str, Any]:
 
 def _shifts(cls: type) -> dict[str, Any]:
     """Hidden-state index minus id, per situation; None where the setter does something else."""
-    found: dict[str, Any] = {name: _shift(cls, ids) for name, ids in SITUATIONS.items()}
     owner = next(base for base in cls.__mro__ if SETTER in vars(base))
+    without_ids, unknown = _captured(cls, None)
+    found: dict[str, Any] = {name: _shift(cls, ids) for name, ids in SITUATIONS.items()}
     return {
         **found,
         "shares_embedding": hasattr(cls, "get_embed_and_head"),
         "setter": f"{owner.__module__.rpartition('.')[2]}.{owner.__name__}",
-        "without_ids": _captured(cls, None),
+        "without_ids": without_ids,
+        "unknown": unknown,
     }
 
 
 def _shift(cls: Any, ids: tuple[int, ...]) -> int | None:
-    layers = _captured(cls, list(ids))
+    layers, _ = _captured(cls, list(ids))
     if not isinstance(layers, list) or len(layers) != len(ids):
         return None
     differences = {layer - layer_id for layer, layer_id in zip(layers, ids, strict=True)}
     return differences.pop() if len(differences) == 1 else None
 
 
-def _captured(cls: Any, ids: list[int] | None) -> list[int] | str | None:
-    """Layers that the setter has captured, or what it raises on purpose; None if it asks for more."""
+def _captured(cls: Any, ids: list[int] | None) -> tuple[list[int] | str | None, str | None]:
+    """Layers that the setter has captured, or what it raises on purpose; else why nothing is known of it."""
     model = _Model()
     try:
         getattr(cls, SETTER)(model, ids)
     except (ValueError, NotImplementedError) as error:
-        return f"{type(error).__name__}: {error}"
-    except Exception:  # a wrapper that asks its language model, say: nothing is known of it
-        return None
+        return f"{type(error).__name__}: {error}", None
+    except Exception as error:  # a wrapper that asks its language model, say
+        return None, f"{type(error).__name__}: {error}"
     layers = model.layers_to_capture or model.model.layers_to_capture
-    return None if layers is None else [int(layer) for layer in layers]
+    if layers is None:
+        return None, "the setter writes no layers_to_capture"
+    return [int(layer) for layer in layers], None

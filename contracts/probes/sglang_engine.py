@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,8 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
     with refusals.stage("engine"):
         engine = sglang_scheduler.arguments(case["device"])
         further = ["--dtype", case["dtype"], *engine, *EIGHT, *case["server_args"]]
-        scheduler = sglang_scheduler.start(meta.command_line(case["target"], case.get("folder"), further))
+        line = meta.command_line(case["target"], case.get("folder"), further)
+        scheduler = sglang_scheduler.start(line, case["server_args"])
         requests = sglang_scheduler.submit(scheduler, case["prompts"], case["tokens"])
         watch = _Watch(scheduler) if case.get("folder") else None
         before = watch.before if watch else lambda _: None
@@ -68,7 +70,7 @@ def _generation(request: Any, watch: _Watch | None) -> Generation:
         prefills=watch.prefills[request.rid] if watch else 0,
         rounds=tuple(watch.rounds[request.rid]) if watch else (),
         verifications=request.spec_verify_ct,
-        accepted=next(getattr(request, name) for name in COUNTED if hasattr(request, name)),
+        accepted=_first(request, COUNTED),
     )
 
 
@@ -176,7 +178,7 @@ class _Watch:
         """Draft tokens that were accepted, by request."""
         if sglang_release.has("one-worker"):
             return [int(length) - 1 for length in result.accept_lens]
-        return list(next(getattr(self._verified, name) for name in ACCEPTED if hasattr(self._verified, name)))
+        return list(_first(self._verified, ACCEPTED))
 
     def tensors(self, names: list[str]) -> dict[str, torch.Tensor]:
         """The states that reached the draft, by request and in order of position, and what it ran with."""
@@ -187,6 +189,19 @@ class _Watch:
         head = self._draft.lm_head
         found["head"] = head.weight[: meta.used_rows(head, head.weight)].detach().float().clone()
         return found
+
+
+def _first(holder: Any, names: Sequence[str]) -> Any:
+    """What releases keep under one of these names.
+
+    Raises:
+        AttributeError: this release has none of them.
+
+    """
+    for name in names:
+        if hasattr(holder, name):
+            return getattr(holder, name)
+    raise AttributeError(f"{type(holder).__name__} has none of {', '.join(names)}")
 
 
 def _tree(proposal: Any) -> tuple[torch.Tensor, torch.Tensor]:

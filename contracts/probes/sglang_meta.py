@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from types import SimpleNamespace
 from typing import Any
 
@@ -97,6 +98,24 @@ def load(config: Any, model: Any) -> Loading:
     with set_default_torch_dtype(config.dtype), loading.flow:
         sglang_release.load_weights(loader, model, offered(), torch.device("meta"))
     return loading
+
+
+def connect() -> None:
+    """Process groups of size one; if they fail, the machine does."""
+    from sglang.srt.distributed.parallel_state import (
+        init_distributed_environment,
+        initialize_model_parallel,
+    )
+
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        init_distributed_environment(
+            world_size=1,
+            rank=0,
+            local_rank=0,
+            backend="gloo",
+            distributed_init_method=f"file://{folder}/rendezvous",
+        )
+        initialize_model_parallel()
 
 
 class _MetaAttention:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import torch
 
 from contracts.probes.capability import Capability, Release
+from contracts.probes.stream import OutOfReach
 
 CAPABILITIES: Mapping[str, Capability] = {
     "own-layers": Capability(
@@ -55,7 +56,7 @@ CAPABILITIES: Mapping[str, Capability] = {
     ),
     "load-weights-only": Capability(
         since="0.5.20",
-        why="the loader's step that hands over weights is apart from the one that processes them",
+        why="a step of the loader hands over weights; before, the same one processed them",
     ),
     "spawn-ranks": Capability(
         since="0.5.21", why="publishing takes the ranks of this process; before, it knew them"
@@ -121,17 +122,27 @@ def attending(backend: Any, batch: Any) -> Iterator[None]:
         yield
 
 
-def server_arguments(command_line: list[str]) -> Any:
+def server_arguments(command_line: list[str], given: Sequence[str] = ()) -> Any:
     """The arguments that the library makes of its command line.
 
+    Args:
+        command_line: whole.
+        given: the part of it that is not the probe's own.
+
     Raises:
-        SystemExit: an argument is one that it does not know; the message says which.
+        SystemExit: the library does not take an option that was given; the message says which.
+        OutOfReach: it does not take one of the probe's own.
 
     """
     from sglang.srt.server_args import prepare_server_args
 
-    with _saying_why():
-        return prepare_server_args(command_line)
+    try:
+        with _saying_why():
+            return prepare_server_args(command_line)
+    except SystemExit as refused:
+        if any(word in str(refused) for word in given if word.startswith("--")):
+            raise
+        raise OutOfReach(f"the server's command line: {refused}") from None
 
 
 @contextlib.contextmanager

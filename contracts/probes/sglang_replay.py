@@ -38,7 +38,7 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
         engine = sglang_scheduler.arguments(case["device"])
         arguments = [*case["server_args"], "--dtype", case["dtype"], *engine, *ALONE]
         line = meta.command_line(case["target"], case["folder"], arguments, steps=chain)
-        scheduler = sglang_scheduler.start(line)
+        scheduler = sglang_scheduler.start(line, case["server_args"])
         replay = _Replay(scheduler, golden)
         replay.run()
         file = Path(case["replay"])

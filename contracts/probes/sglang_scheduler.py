@@ -42,12 +42,15 @@ IDLE = 20
 """Times in a row that a scheduler may find nothing to run; between two requests one is usual."""
 
 
-def start(command_line: list[str]) -> Any:
-    """The library's scheduler in this process, with the target loaded, and the draft if one is named."""
+def start(command_line: list[str], given: Sequence[str] = ()) -> Any:
+    """The library's scheduler in this process, with the target loaded, and the draft if one is named.
+
+    `given` are the arguments of the command line that are not the probe's own.
+    """
     from sglang.srt.managers.scheduler import Scheduler
     from sglang.srt.server_args import PortArgs
 
-    server_arguments = sglang_release.server_arguments(command_line)
+    server_arguments = sglang_release.server_arguments(command_line, given)
     ports = PortArgs.init_new(server_arguments)
     sglang_release.publish(server_arguments)
     asked = inspect.signature(Scheduler).parameters

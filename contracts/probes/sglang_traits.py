@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import tempfile
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from contracts.facts import DraftFacts
-from contracts.probes import sglang_captures, sglang_release
+from contracts.probes import sglang_captures, sglang_meta, sglang_release
 
 PREFIX = "speculative_"
 ARCHITECTURES = {"LlamaForCausalLM": "llama", "Qwen3ForCausalLM": "qwen3"}
@@ -23,26 +25,35 @@ SIZES = {
 
 def observe(case: dict[str, Any]) -> DraftFacts:
     """Write what the release shows to `case["release"]`."""
+    speculation = {name: _chosen(name, kind) for name, kind in ARCHITECTURES.items()}
+    sglang_meta.connect()  # some setters ask for a group, which needs the arguments published above
     traits = {
-        "targets": sglang_captures.shifts(),
+        "speculation": speculation,
         "server_options": _options(),
-        "speculation": {name: _chosen(name, kind) for name, kind in ARCHITECTURES.items()},
+        "requires_python": metadata.metadata("sglang")["Requires-Python"],
+        "targets": sglang_captures.shifts(),
+        "draft_classes": _draft_classes(),
     }
     Path(case["release"]).write_text(json.dumps(traits))
     return DraftFacts()
 
 
+def _draft_classes() -> list[str]:
+    """Classes that run an EAGLE-3 draft."""
+    from sglang.srt.models.registry import ModelRegistry
+
+    return sorted(name for name in ModelRegistry.models if "eagle3" in name.lower())
+
+
 def _options() -> list[str]:
-    """Options of the server that bear on speculation."""
+    """Options of the server's command line that bear on speculation."""
     from sglang.srt.server_args import ServerArgs
 
-    names = (name for name in dir(ServerArgs) if name.startswith(PREFIX))
-    fields = {
-        *getattr(ServerArgs, "__dataclass_fields__", ()),
-        *getattr(ServerArgs, "__annotations__", ()),
-        *names,
-    }
-    return sorted(name for name in fields if name.startswith(PREFIX))
+    parser = argparse.ArgumentParser()
+    ServerArgs.add_cli_args(parser)
+    return sorted(
+        {word for action in parser._actions for word in action.option_strings if "speculative" in word}
+    )
 
 
 def _chosen(architecture: str, model_type: str) -> dict[str, Any]:

@@ -59,6 +59,9 @@ WITHOUT: Mapping[str, Any] = {
 }
 """What the attributes of a draft would say in a release that does not have them."""
 
+PLAIN = (bool, int, float, str, type(None))
+"""Types of defaults that are recorded; the others are made anew for each config."""
+
 release = Release("speculators", CAPABILITIES)
 has = release.has
 
@@ -169,10 +172,16 @@ def observe(case: Mapping[str, Any]) -> DraftFacts:
 
     for module in pkgutil.iter_modules(models.__path__):  # each registers its type
         importlib.import_module(f"{models.__name__}.{module.name}")
+    own = {
+        name
+        for base in Eagle3SpeculatorConfig.__mro__
+        if base.__module__.partition(".")[0] == "speculators"
+        for name in vars(base).get("__annotations__", ())
+    }
     defaults = {
         name: field.default
         for name, field in sorted(Eagle3SpeculatorConfig.model_fields.items())
-        if isinstance(field.default, (bool, int, float, str, type(None)))
+        if name in own - {"speculators_version"} and isinstance(field.default, PLAIN)
     }
     traits = {"types": sorted(SpeculatorModelConfig.registry or ()), "config_defaults": defaults}
     Path(case["release"]).write_text(json.dumps(traits))

@@ -97,7 +97,13 @@ def _loader(data: Any, target: Path) -> Any:
     return DataLoader(data, batch_sampler=sampler, num_workers=0, collate_fn=collate)
 
 
+MAY_LACK = frozenset(
+    {"checkpoint_freq", "hidden_states_dtype", "local_rank", "log_freq", "dtype", "preprocess"}
+)
+"""Arguments that some releases before 0.8 do not have; they then do without."""
+
+
 def _known(make: Callable[..., Any], **arguments: Any) -> Any:
-    """Call `make` with those of the arguments that this release's version of it takes."""
+    """Call `make`, without those of MAY_LACK that this release's version of it does not take."""
     taken = inspect.signature(make).parameters
-    return make(**{name: value for name, value in arguments.items() if name in taken})
+    return make(**{name: value for name, value in arguments.items() if name in taken or name not in MAY_LACK})

@@ -47,6 +47,7 @@ def _modules() -> list[Any]:
     for name in [*names, f"{PACKAGE}.spec_utils", f"{PACKAGE}.triton_ops.cache_locs"]:
         try:
             import_module(name)
-        except ModuleNotFoundError:
-            continue
+        except ModuleNotFoundError as error:
+            if error.name is None or not name.startswith(error.name):
+                raise  # something that the module needs
     return [module for name, module in sys.modules.items() if name.startswith(PACKAGE)]
