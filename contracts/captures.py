@@ -50,7 +50,7 @@ class Rule(BaseModel):
     usual: int | None
     first_is_1: int | None
     one_is_not_first: int | None
-    with_the_last: int | None
+    with_the_last: int | None = None
     """Where the number of layers is among the ids."""
     shares_embedding: bool
     """Whether the draft worker can take the target's embedding, which it does for every EAGLE-3 draft."""
@@ -59,7 +59,7 @@ class Rule(BaseModel):
     without_ids: tuple[int, ...] | str | None
     """Hidden states of a target of eight layers that are captured when no ids are given; what the setter
     raises then; None where nothing is known of it."""
-    unknown: str | None
+    unknown: str | None = None
     """Why nothing is known of it."""
 
     def shift(self, ids: Sequence[int]) -> int | None:

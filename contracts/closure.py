@@ -6,7 +6,7 @@ installed, every requirement does. torch and what is compiled against it are sha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -17,49 +17,59 @@ SHARED = frozenset({"torch", "torchvision", "torchaudio", "triton", "numpy", "py
 """Never overlaid: large, and compiled for each other."""
 
 
-def missing(library: str, overlay: Sequence[str], shared: Sequence[str]) -> list[str]:
+def missing(
+    library: str, overlay: Sequence[str], shared: Sequence[str], markers: Mapping[str, str]
+) -> list[str]:
     """Requirements that are not met on the paths `overlay`, then `shared`; as an installer is told.
 
-    Those of `library` that matter, and all of whatever else is in the overlay.
+    Those of `library` that matter, and all of whatever else is in the overlay. `markers` are of the
+    interpreter that the packages are for.
     """
-    own = {canonicalize_name(item.name): item for item in metadata.distributions(path=list(overlay))}
-    others = {canonicalize_name(item.name): item for item in metadata.distributions(path=list(shared))}
+    own, others = _installed(overlay), _installed(shared)
     wanted = []
     for name, distribution in own.items():
-        for requirement in _requirements(distribution):
+        for requirement in _requirements(distribution, markers):
             needed = canonicalize_name(requirement.name)
             if needed in SHARED or (name == library and needed not in MATTER):
                 continue
             found = own.get(needed) or others.get(needed)
-            if found is None or not requirement.specifier.contains(found.version, prereleases=True):
+            if requirement.url:
+                if needed not in own:
+                    wanted.append(f"{requirement.name} @ {requirement.url}")
+            elif found is None or not requirement.specifier.contains(found.version, prereleases=True):
                 wanted.append(f"{requirement.name}{requirement.specifier}")
     return sorted(set(wanted))
 
 
-def off_pin(library: str, paths: Iterable[str]) -> dict[str, tuple[str, str | None]]:
+def off_pin(library: str, paths: Sequence[str]) -> dict[str, tuple[str, str | None]]:
     """Requirements of `library` that are not met on `paths`: what was asked for, and what is there."""
-    there = {
-        canonicalize_name(item.name): item
-        for item in reversed(list(metadata.distributions(path=list(paths))))
-    }
+    there = _installed(paths)
     distribution = there.get(canonicalize_name(library))
-    if distribution is None:
-        return {}
     found: dict[str, tuple[str, str | None]] = {}
-    for requirement in _requirements(distribution):
-        installed = there.get(canonicalize_name(requirement.name))
-        version = installed.version if installed else None
-        if version is None or not requirement.specifier.contains(version.partition("+")[0], prereleases=True):
-            found[requirement.name] = (str(requirement.specifier), version)
+    for requirement in _requirements(distribution, {}) if distribution else ():
+        name = canonicalize_name(requirement.name)
+        version = there[name].version if name in there else None
+        met = version is not None and not requirement.url
+        if not met or not requirement.specifier.contains(str(version).partition("+")[0], prereleases=True):
+            found[name] = (requirement.url or str(requirement.specifier), version)
     return found
 
 
-def _requirements(distribution: metadata.Distribution) -> Iterator[Requirement]:
-    """What a distribution requires here, extras left out."""
+def _installed(paths: Sequence[str]) -> dict[str, metadata.Distribution]:
+    """Distributions by name; of one that is on several paths the first. Nameless remains are left out."""
+    found: dict[str, metadata.Distribution] = {}
+    for distribution in metadata.distributions(path=list(paths)):
+        if name := distribution.metadata["Name"]:
+            found.setdefault(canonicalize_name(name), distribution)
+    return found
+
+
+def _requirements(distribution: metadata.Distribution, markers: Mapping[str, str]) -> Iterator[Requirement]:
+    """What a distribution requires for an interpreter of these markers, extras left out."""
     for line in distribution.requires or ():
         try:
             requirement = Requirement(line)
         except InvalidRequirement:
             continue
-        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+        if requirement.marker is None or requirement.marker.evaluate({**markers, "extra": ""}):
             yield requirement

@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from dataclasses import asdict
 from enum import StrEnum
-from itertools import groupby
 from typing import Annotated, Any
 
 import typer
@@ -27,6 +26,8 @@ contracts diff speculators 0.4.0.1 0.5.0 --format markdown
 """
 
 COLOURS = {Consequence.LOUD: "red", Consequence.SILENT: "yellow", Consequence.NONE: "green"}
+FORMAT = 1
+"""Number of the JSON format."""
 WIDTH = 160
 """Characters up to which a value is shown whole."""
 
@@ -70,10 +71,12 @@ def diff(
         found = drift.between(library, *(newest if name == "newest" else name for name in (old, new)))
     except NotRecorded as error:
         fail(str(error))
-    kinds = only or [kind for kind in Consequence if every or kind is not Consequence.NONE]
+    everything = every or form is Format.JSON
+    kinds = only or [kind for kind in Consequence if everything or kind is not Consequence.NONE]
     chosen = [change for change in found.changes if change.consequence in kinds]
     if form is Format.JSON:
-        typer.echo(json.dumps({**asdict(found), "changes": [asdict(item) for item in chosen]}, indent=2))
+        told = {"format": FORMAT, **asdict(found), "changes": [asdict(item) for item in chosen]}
+        typer.echo(json.dumps(told, indent=2))
     elif form is Format.MARKDOWN:
         typer.echo(markdown(found, chosen))
     else:
@@ -83,13 +86,19 @@ def diff(
 def _tell(found: Drift, chosen: list[Change]) -> None:
     console = new_console()
     console.print(headline(found))
-    for consequence, changes in groupby(chosen, key=lambda item: item.consequence):
+    for term, changes in by_term(chosen):
+        console.print(f"\n[bold]{term}[/]")
         for change in changes:
-            console.print(
-                f"\n[{COLOURS[consequence]}]{consequence}[/]  {change.term}: {text(change.meaning)}"
-            )
+            colour = COLOURS[change.consequence]
+            console.print(f"  [{colour}]{change.consequence}[/]  {text(change.meaning)}")
             for label, words in rows(change):
-                console.print(f"  {label:<8}  {text(words)}")
+                console.print(f"    {label:<8}  {text(words)}")
+
+
+def by_term(changes: list[Change]) -> list[tuple[str, list[Change]]]:
+    """Changes by the term of the interface that contracts look at, the worst term first."""
+    terms = dict.fromkeys(change.term for change in changes)
+    return [(term, [change for change in changes if change.term == term]) for term in terms]
 
 
 def headline(found: Drift) -> str:
@@ -122,13 +131,13 @@ def markdown(found: Drift, chosen: list[Change]) -> str:
     lines = [
         f"### {headline(found)}",
         "",
-        "| consequence | term | what | before | after | drafts | do |",
+        "| term | consequence | what | before | after | drafts | do |",
         "|---|---|---|---|---|---|---|",
     ]
-    for change in chosen:
+    for term, change in ((term, change) for term, changes in by_term(chosen) for change in changes):
         where, before, after, drafts, action = (cell(words) for _, words in rows(change))
         what = f"{cell(change.meaning)} (`{where}`)"
-        cells = (change.consequence, change.term, what, before, after, drafts, action)
+        cells = (term, change.consequence, what, before, after, drafts, action)
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

@@ -1,7 +1,7 @@
 """Environments of releases in the cache: one per release, over shared packages or with its own pins.
 
-An environment is built in a folder of its own and renamed when it is whole, so what is found is usable. Its
-record lists every file with size and time of change, and what is not at the release's pin.
+An environment is one once its record is written, which is done last, so what is found is usable. The record
+lists every file with size and time of change, and what is not at the release's pin.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from contracts.closure import missing, off_pin
 from contracts.facts import LIBRARIES, SideName
@@ -39,6 +40,10 @@ JUDGED = ("sglang==", "speculators==", "hs-connectors==")
 """What the overlays are about, so that it is never shared."""
 ROUNDS = 6
 """Times that installing a package may bring new requirements."""
+EXACT, OVER = "-exact", "-over-"
+"""Endings of the names of environments that are no overlays over the shared packages."""
+OURS = re.compile(r"(sglang|speculators)-(\d|at-)[^/]*|shared-[0-9a-f]{12}")
+"""Names of folders that are ours to list and to remove; the cache may be a folder that others use."""
 UNUSED_KEPT = 60 * 24 * 3600.0
 """Seconds after which an environment that nobody used is pruned."""
 
@@ -93,10 +98,6 @@ class Environment:
             return None
         return found if Path(found.python).exists() else None
 
-    def last_used(self) -> float:
-        """Time of the last use, in seconds."""
-        return (self.folder / RECORD).stat().st_mtime
-
 
 def root(cache: Path) -> Path:
     """Where environments are kept."""
@@ -104,20 +105,28 @@ def root(cache: Path) -> Path:
 
 
 def find(wanted: Wanted, cache: Path) -> Environment:
-    """The environment of `wanted`, an exact one before an overlay.
+    """The environment of `wanted`: an exact one, else an overlay over the shared packages, else any other.
 
     Raises:
         NotProvisioned: there is none.
 
     """
-    for name in (f"{wanted.name}-exact", wanted.name):
-        found = Environment.read(root(cache) / name)
+    others = sorted(root(cache).glob(f"{wanted.name}{OVER}*")) if root(cache).is_dir() else []
+    for folder in (root(cache) / f"{wanted.name}{EXACT}", root(cache) / wanted.name, *others):
+        found = Environment.read(folder)
         if found is not None:
-            with suppress(OSError):
-                os.utime(found.folder / RECORD)
+            _touch(folder)
+            if found.shared is not None:
+                _touch(Path(found.shared).parent.parent)
             return found
-    command = f"contracts provision '{wanted.requirement}'"
-    raise NotProvisioned(f"there is no environment of {wanted.requirement}; make it with: {command}")
+    command = f"contracts provision '{wanted.shown}'"
+    raise NotProvisioned(f"there is no environment of {wanted.shown}; make it with: {command}")
+
+
+def _touch(folder: Path) -> None:
+    """Note that an environment was used."""
+    with suppress(OSError):
+        os.utime(folder / RECORD)
 
 
 def interpreter(side: SideName, words: str, cache: Path) -> str:
@@ -155,19 +164,27 @@ def provision(
 
     """
     make_folder(root(cache))
-    folder = root(cache) / (f"{wanted.name}-exact" if exact else wanted.name)
+    kind = EXACT if exact else "" if over is None else f"{OVER}{_digest(over)}"
+    folder = root(cache) / f"{wanted.name}{kind}"
     with FileLock(folder.with_name(f"{folder.name}.lock")):
+        below = None if exact else over or str(_shared_folder(cache) / "bin" / "python")
         found = None if wanted.release is None else Environment.read(folder)
-        if found is not None and (exact or over is None or found.shared == over):
+        if found is not None and found.shared == below:
+            _touch(folder)
             return found
-        shared = None if exact else over or _shared(cache, say)
-        with _building(folder) as partial:
-            record = _build(wanted, partial, shared, say)
-            (partial / RECORD).write_text(json.dumps(record))
+        if below is not None and over is None:
+            _make_shared(cache, say)
+        with _building(folder):
+            record = _build(wanted, folder, below, say)
+            (folder / RECORD).write_text(json.dumps(record))
         found = Environment.read(folder)
         if found is None:
-            raise InstallFailed(f"{wanted.requirement}: {folder} was changed while it was made; try again")
+            raise InstallFailed(f"{wanted.shown}: {folder} was changed while it was made; try again")
         return found
+
+
+def _digest(words: str) -> str:
+    return hashlib.sha256(words.encode()).hexdigest()[:8]
 
 
 def _build(wanted: Wanted, folder: Path, shared: str | None, say: Say) -> dict[str, object]:
@@ -175,31 +192,40 @@ def _build(wanted: Wanted, folder: Path, shared: str | None, say: Say) -> dict[s
     python = make_environment(folder, shared or sys.executable)
     own = [str(_site_packages(folder))]
     below = [] if shared is None else _paths(shared)
-    say(f"installing {wanted.requirement}" + ("" if shared else " and everything it asks for"))
+    say(f"installing {wanted.shown}" + ("" if shared else " and everything it asks for"))
     if shared is None:
-        install(python, [wanted.requirement], wanted.requirement)
+        install(python, [wanted.requirement], wanted.shown)
     else:
         lines = "".join(f"import site; site.addsitedir({path!r})\n" for path in below)
         (_site_packages(folder) / "shared.pth").write_text(lines)
-        install(python, ["--no-deps", wanted.requirement], wanted.requirement)
-        for _ in range(ROUNDS):
-            needed = missing(wanted.library, own, below)
-            if not needed:
-                break
-            say(f"installing {', '.join(needed)}")
-            install(python, ["--no-deps", *needed], f"{wanted.requirement} needs {', '.join(needed)}")
-    paths = [*own, *below]
+        install(python, ["--no-deps", wanted.requirement], wanted.shown)
+        _complete(wanted, python, own, below, say)
     version = next(iter(metadata.distributions(name=wanted.library, path=own))).version
-    differing = {name: pair for name, pair in off_pin(wanted.library, paths).items() if name in RELATED}
+    differing = {
+        name: pair for name, pair in off_pin(wanted.library, [*own, *below]).items() if name in RELATED
+    }
     return {
         **_record_of(folder),
         "library": wanted.library,
-        "requirement": wanted.requirement,
+        "requirement": wanted.shown,
         "version": version,
         "exact": shared is None,
         "shared": shared,
         "off_pin": differing,
     }
+
+
+def _complete(wanted: Wanted, python: Path, own: list[str], below: list[str], say: Say) -> None:
+    """Install what an overlay needs of its own, until nothing is missing."""
+    markers = _markers(str(python))
+    needed: list[str] = []
+    for _ in range(ROUNDS):
+        needed = missing(wanted.library, own, below, markers)
+        if not needed:
+            return
+        say(f"installing {', '.join(needed)}")
+        install(python, ["--no-deps", *needed], f"{wanted.shown} needs {', '.join(needed)}")
+    raise InstallFailed(f"{wanted.shown}: after {ROUNDS} rounds it still needs {', '.join(needed)}")
 
 
 def _record_of(folder: Path) -> dict[str, object]:
@@ -218,69 +244,85 @@ def _record_of(folder: Path) -> dict[str, object]:
     }
 
 
-def _shared(cache: Path, say: Say) -> str:
-    """Interpreter of the shared packages, which are installed if need be."""
+def _shared_folder(cache: Path) -> Path:
+    """Where the shared packages are kept: of another list of them, elsewhere."""
     digest = hashlib.sha256()
     for name in ("torch.txt", "cpu.txt"):
         digest.update((REQUIREMENTS / name).read_bytes())
-    folder = root(cache) / f"{SHARED}-{digest.hexdigest()[:12]}"
+    return root(cache) / f"{SHARED}-{digest.hexdigest()[:12]}"
+
+
+def _make_shared(cache: Path, say: Say) -> None:
+    """Install the shared packages if need be."""
+    folder = _shared_folder(cache)
     with FileLock(folder.with_name(f"{folder.name}.lock")):
-        if Environment.read(folder) is None:
-            with _building(folder) as partial:
-                say("installing torch, which all releases share")
-                python = make_environment(partial, sys.executable)
-                install(python, ["-r", str(REQUIREMENTS / "torch.txt")], "torch")
-                say("installing what both libraries import")
-                lines = (REQUIREMENTS / "cpu.txt").read_text().splitlines()
-                common = partial / "shared.txt"
-                common.write_text("\n".join(line for line in lines if not line.startswith(JUDGED)))
-                install(python, ["--no-deps", "-r", str(common)], "the shared packages")
-                (partial / RECORD).write_text(json.dumps(_record_of(partial)))
-    return str(folder / "bin" / "python")
+        if Environment.read(folder) is not None:
+            _touch(folder)
+            return
+        with _building(folder):
+            say("installing torch, which all releases share")
+            python = make_environment(folder, sys.executable)
+            install(python, ["-r", str(REQUIREMENTS / "torch.txt")], "torch")
+            say("installing what both libraries import")
+            lines = (REQUIREMENTS / "cpu.txt").read_text().splitlines()
+            common = folder / "shared.txt"
+            common.write_text("\n".join(line for line in lines if not line.startswith(JUDGED)))
+            install(python, ["--no-deps", "-r", str(common)], "the shared packages")
+            (folder / RECORD).write_text(json.dumps(_record_of(folder)))
 
 
 @contextmanager
-def _building(folder: Path) -> Iterator[Path]:
-    """A folder to build in that takes the place of `folder` when it is whole, and goes when it is not."""
-    partial = folder.with_name(f"{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
+def _building(folder: Path) -> Iterator[None]:
+    """Build in `folder`, which is no environment before its record is written, and goes if that never is.
+
+    It is built where it stays: an environment has its own path written into its scripts.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
     try:
-        yield partial
-        shutil.rmtree(folder, ignore_errors=True)
-        partial.rename(folder)
+        yield
     except OSError as error:
         raise InstallFailed(f"{folder.name}: {error.strerror or error}") from None
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        if not (folder / RECORD).exists():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def environments(cache: Path) -> Iterator[tuple[Path, Environment | None]]:
-    """Every folder that is or was to be an environment, with the environment if it is whole."""
+    """Every folder of ours that is or was to be an environment, with the environment if it is whole."""
     if not root(cache).is_dir():
         return
     for folder in sorted(root(cache).iterdir()):
-        if folder.is_dir():
+        if folder.is_dir() and OURS.fullmatch(folder.name):
             yield folder, Environment.read(folder)
 
 
+def size_of(folder: Path) -> int:
+    """Bytes of the files of a folder."""
+    return sum(file.lstat().st_size for file in folder.rglob("*") if file.is_file())
+
+
 def prune(cache: Path, *, everything: bool = False, now: float | None = None) -> list[tuple[Path, int]]:
-    """Remove what is damaged, half made or long unused, or everything; returns folders and bytes."""
+    """Remove what is damaged, half made or long unused, or everything; returns folders and bytes.
+
+    What somebody is making meanwhile stays, and so do shared packages under an environment that stays.
+    """
     now = time.time() if now is None else now
-    found = list(environments(cache))
-    in_use = {item.shared for _, item in found if item and not _is_old(item, now)}
-    removed = []
-    for folder, item in found:
-        keep = item is not None and (item.python in in_use or not _is_old(item, now))
-        if keep and not everything:
-            continue
-        lock = FileLock(folder.with_name(f"{folder.name.removesuffix('.partial')}.lock"), blocking=False)
+    removed: list[tuple[Path, int]] = []
+    shared_by_kept: set[Path] = set()
+    overlays_first = sorted(environments(cache), key=lambda entry: entry[0].name.startswith(SHARED))
+    for folder, item in overlays_first:
         try:
-            with lock:
-                size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-                shutil.rmtree(folder, ignore_errors=True)
-                removed.append((folder, size))
-        except TimeoutError:
-            continue  # somebody is making it
+            with FileLock(folder.with_name(f"{folder.name}.lock"), blocking=False):
+                item = Environment.read(folder)  # it may have been made meanwhile
+                wanted = folder in shared_by_kept or not _is_old(folder, now)
+                if item is None or everything or not wanted:
+                    removed.append((folder, size_of(folder)))
+                    shutil.rmtree(folder, ignore_errors=True)
+                    continue
+        except Timeout:
+            pass  # somebody is making it
+        if item is not None and item.shared is not None:
+            shared_by_kept.add(Path(item.shared).parent.parent)
     return removed
 
 
@@ -301,8 +343,11 @@ def damaged_files(environment: Environment) -> list[str]:
     return damaged
 
 
-def _is_old(environment: Environment, now: float) -> bool:
-    return now - environment.last_used() > UNUSED_KEPT
+def _is_old(folder: Path, now: float) -> bool:
+    try:
+        return now - (folder / RECORD).stat().st_mtime > UNUSED_KEPT
+    except OSError:
+        return True
 
 
 def _site_packages(folder: Path) -> Path:
@@ -319,8 +364,36 @@ def _paths(python: str) -> list[str]:
     code = (
         "import json, sysconfig; p = sysconfig.get_paths(); print(json.dumps([p['purelib'], p['platlib']]))"
     )
+    return list(dict.fromkeys(_asked(python, code)))
+
+
+def _markers(python: str) -> dict[str, str]:
+    """What environment markers are evaluated with, for the interpreter `python`.
+
+    Raises:
+        InstallFailed: it does not run.
+
+    """
+    code = (
+        "import json, os, platform, sys; print(json.dumps({'os_name': os.name, 'sys_platform': sys.platform,"
+        "'platform_machine': platform.machine(), 'platform_system': platform.system(),"
+        "'python_version': '.'.join(platform.python_version_tuple()[:2]),"
+        "'python_full_version': platform.python_version(),"
+        "'platform_python_implementation': platform.python_implementation(),"
+        "'implementation_name': sys.implementation.name}))"
+    )
+    return dict(_asked(python, code))
+
+
+def _asked(python: str, code: str) -> Any:
+    """What an interpreter prints as JSON.
+
+    Raises:
+        InstallFailed: it does not run.
+
+    """
     try:
         done = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    except (OSError, subprocess.SubprocessError) as error:
+        return json.loads(done.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise InstallFailed(f"{python} does not run ({error})") from None
-    return list(dict.fromkeys(json.loads(done.stdout)))

@@ -14,30 +14,27 @@ TIMEOUT = 3600.0
 """Seconds for one installation; a full environment of sglang is several gigabytes."""
 _REASONS = (
     (
-        re.compile(r"No space left|ENOSPC|disk quota", re.IGNORECASE),
-        "the disk is full; see `contracts provision --list` and `--prune`",
+        re.compile(r"No space left on device|ENOSPC|[Dd]isk quota exceeded"),
+        "the disk is full; `contracts provision --list` says what there is, `--prune --all` removes it",
     ),
     (
-        re.compile(r"there is no version of|No matching distribution|because no versions? of", re.IGNORECASE),
-        "there is no such release, or none for this Python",
-    ),
-    (
-        re.compile(r"no wheels? with a matching|not a supported wheel|Requires-Python", re.IGNORECASE),
-        "it has no wheel for this Python or platform",
-    ),
-    (
-        re.compile(
-            r"failed to fetch|dns error|connection|network|name resolution|timed out|client error",
-            re.IGNORECASE,
-        ),
+        re.compile(r"[Ff]ailed to fetch|error sending request|dns error|name resolution|Connection refused|"
+                   r"Network is unreachable|Connection timed out|Read timed out|NewConnectionError"),
         "the package index cannot be reached",
     ),
     (
-        re.compile(r"failed to build|build backend|subprocess-exited|metadata-generation", re.IGNORECASE),
+        re.compile(r"no wheels? with a matching|not a supported wheel|requires a different Python"),
+        "it has no wheel for this Python or platform",
+    ),
+    (
+        re.compile(r"no versions? of|No matching distribution|not found in the package registry"),
+        "there is no such release, or none for this Python",
+    ),
+    (
+        re.compile(r"[Ff]ailed to build|build backend|subprocess-exited-with-error|metadata-generation"),
         "it does not build here",
     ),
-)
-
+)  # fmt: skip
 _FRAMES = re.compile("[\u00d7\u2500-\u257f\u25b6]")
 """Signs with which uv draws."""
 

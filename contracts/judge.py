@@ -26,7 +26,7 @@ from contracts.report import environment, explain
 from contracts.sides import BadInterpreter, CacheUnavailable, make_folder
 from contracts.terminal import cache_folder
 from contracts.verdict import Broken, Cause, Outcome, Verdict
-from contracts.wanted import BadRequirement
+from contracts.wanted import BadRequirement, shown
 from contracts.workbench import Workbench
 
 if TYPE_CHECKING:
@@ -142,7 +142,9 @@ class Judge:
             raise Unusable(f"--contracts-known: {error}" if option.contracts_known else str(error)) from None
         except (CacheUnavailable, BadInterpreter, BadRequirement, NotProvisioned) as error:
             raise Unusable(str(error)) from None
-        given = [f"--{side}-python={words}" for side, words in asked.items() if words != sys.executable]
+        given = [
+            f"--{side}-python={shown(words)}" for side, words in asked.items() if words != sys.executable
+        ]
         if option.device != "cpu":
             given.append(f"--device={option.device}")
         if option.server_args:

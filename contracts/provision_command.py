@@ -25,13 +25,17 @@ contracts provision --all
 contracts provision "sglang@~/src/sglang" --over .venv/bin/python
 
 contracts provision --list
+
+contracts provision --prune --all
 """
 
 Releases = Annotated[
     list[str] | None,
     typer.Argument(metavar="RELEASE...", help="library==release, library@folder or library@git+url."),
 ]
-All = Annotated[bool, typer.Option("--all", help="Every release that the matrix covers.")]
+All = Annotated[
+    bool, typer.Option("--all", help="Every release that is recorded; with --prune: everything there is.")
+]
 Exact = Annotated[
     bool, typer.Option("--exact", help="With all of the release's own pins, torch included (gigabytes).")
 ]
@@ -79,7 +83,7 @@ def provision(
         wanted = [Wanted.parse(words) for words in releases or ()]
     except BadRequirement as error:
         fail(str(error))
-    if every:
+    if every and not prune:
         wanted += [Wanted.parse(name) for name in supported_releases()]
     if exact and over:
         fail("--exact shares nothing, so --over has no meaning with it; give one")
@@ -90,7 +94,7 @@ def provision(
         if wanted:
             failed = not _make(wanted, folder, exact, None if over is None else str(over.absolute()))
         if prune:
-            for removed, size in environments.prune(folder):
+            for removed, size in environments.prune(folder, everything=every):
                 new_console().print(f"removed {text(removed.name)} ({_megabytes(size)})")
         if verify:
             failed = not _verify(folder) or failed
@@ -108,7 +112,7 @@ def _make(wanted: list[Wanted], cache: Path, exact: bool, over: str | None) -> b
     """Make the environments one after the other; tells whether all are there."""
     console, out, complete = new_console(stderr=True), new_console(), True
     for number, item in enumerate(wanted, start=1):
-        title = f"[{number}/{len(wanted)}] {text(item.requirement)}"
+        title = f"[{number}/{len(wanted)}] {text(item.shown)}"
         with console.status(title) as status:
 
             def say(words: str, title: str = title, status: object = status) -> None:
@@ -132,7 +136,7 @@ def _make(wanted: list[Wanted], cache: Path, exact: bool, over: str | None) -> b
 def _list(cache: Path) -> None:
     console, total = new_console(), 0
     for folder, item in environments.environments(cache):
-        size = item.size if item else 0
+        size = item.size if item else environments.size_of(folder)
         total += size
         console.print(f"{_about(item):<10} {_megabytes(size):>10}  {text(folder.name)}")
     console.print(f"{'':<10} {_megabytes(total):>10}  in {text(str(environments.root(cache)))}")

@@ -6,7 +6,9 @@ speaks; `releases/<library>/<release>.json` holds what the probe reported.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -181,7 +183,8 @@ def update(library: str, release: str, change: Callable[[Record], Record], root:
     """Change the record of a release, which may not be there yet; other processes may do so meanwhile."""
     file = record_file(library, release, root)
     file.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(Path(gettempdir()) / f"contracts-{library}-{release}.lock"):
+    digest = hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:16]
+    with FileLock(Path(gettempdir()) / f"draft-contracts-{os.getuid()}-{digest}.lock"):
         before = read(library, release, root) if file.exists() else Record(library=library, release=release)
         partial = file.with_suffix(".partial")
         partial.write_text(as_text(change(before)), encoding="utf-8")

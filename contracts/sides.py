@@ -259,7 +259,7 @@ def is_intact(folder: Path, recorded: Mapping[str, list[int]]) -> bool:
 
 
 def _stamp(file: Path) -> list[int]:
-    status = file.stat()
+    status = file.lstat()  # of a link itself: an environment links to an interpreter that may be updated
     return [status.st_size, status.st_mtime_ns]
 
 

@@ -27,7 +27,7 @@ def text(words: str) -> str:
 
 def cache_folder(named: Path | None) -> Path:
     """Where drafts, probe reports and environments are kept: as named, or the user's cache."""
-    return named or Path(user_cache_path("draft-contracts"))
+    return Path(named or user_cache_path("draft-contracts")).expanduser().resolve()
 
 
 def fail(message: str, status: int = EXIT_BAD_INPUT) -> NoReturn:

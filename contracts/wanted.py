@@ -32,6 +32,11 @@ class Wanted:
     release: str | None
     """None for a source tree or a URL, whose number is known once it is built."""
 
+    @property
+    def shown(self) -> str:
+        """The requirement as it may be printed and stored: without a password or token of its URL."""
+        return shown(self.requirement)
+
     @classmethod
     def parse(cls, words: str) -> Wanted:
         """Read `library==release`, `library@folder` or `library@url`.
@@ -48,6 +53,8 @@ class Wanted:
         except InvalidRequirement:
             raise BadRequirement(f"{words!r} is not understood; examples: {EXAMPLES}") from None
         library = _known(words, asked.name.lower())
+        if asked.extras or asked.marker:
+            raise BadRequirement(f"{words!r}: extras and markers mean nothing here; write {library}==RELEASE")
         if asked.url:
             return cls._place(library, f"{library} @ {asked.url}")
         pins = list(asked.specifier)
@@ -81,3 +88,8 @@ def _known(words: str, library: str) -> str:
     if library not in LIBRARIES.values():
         raise BadRequirement(f"{words!r}: {library} is none of {', '.join(LIBRARIES.values())}")
     return library
+
+
+def shown(words: str) -> str:
+    """What somebody named, without a password or token of its URL."""
+    return re.sub(r"//[^/@]+@", "//***@", words)

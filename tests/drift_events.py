@@ -112,6 +112,6 @@ EVENTS = (
           why_not="the scripts are not in the wheel; the command of 0.8 is recorded (command_defaults)"),
     Event(name="convert", library="speculators", about="convert drops the first layer in 0.2.0 to 0.4.0",
           why_not="none of these is the newest patch of its minor"),
-    Event(name="eager mask", library="speculators", about="eager attention lets chains see each other to 0.8.1",
+    Event(name="eager mask", library="speculators", about="with eager attention chains see each other",
           why_not="drafts are trained and replayed with sdpa or flex attention"),
 )  # fmt: skip

@@ -38,13 +38,13 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def write(
-    root: Path, library: str, release: str, facts: DraftFacts, *refusals: Refusal, **traits: Any
-) -> None:
+def write(root: Path, library: str, release: str, facts: DraftFacts, *refusals: Refusal, **more: Any) -> None:
+    recipes = {name: item for name, item in more.items() if isinstance(item, DraftFacts)}
+    traits = {name: item for name, item in more.items() if name not in recipes}
     record = records.Record(
         library=library,
         release=release,
-        facts={"plain": facts},
+        facts={"plain": facts, **recipes},
         refusals={"plain": refusals},
         traits=TRAITS | traits if library == "sglang" else traits,
     )
@@ -71,7 +71,7 @@ THIRD_STATES = with_facet(SERVED, "aux_layers", states=(3, 5, 7))
     [
         (SERVED, OTHER_STATES, SILENT, "not any more"),
         (OTHER_STATES, SERVED, NONE, "as trained now"),
-        (OTHER_STATES, THIRD_STATES, SILENT, "in both"),
+        (OTHER_STATES, THIRD_STATES, SILENT, "otherwise than before"),
         (SERVED, with_facet(SERVED, "norms", norm_output=True), SILENT, "not any more"),
         (
             SERVED,
@@ -85,6 +85,10 @@ THIRD_STATES = with_facet(SERVED, "aux_layers", states=(3, 5, 7))
         (SERVED, replace(SERVED, architecture="Another"), NONE, "another class"),
         (SERVED, with_facet(SERVED, "compute", draft="float16"), SILENT, "precision"),
         (SERVED, replace(SERVED, norm_eps=1e-6), SILENT, "not any more"),
+        (SERVED, with_facet(SERVED, "aux_layers", layer_ids=(1, 4, 6)), NONE, "other ids"),
+        (SERVED, with_facet(SERVED, "aux_layers", layer_ids=None), SILENT, "not used any more"),
+        (with_facet(SERVED, "weight_names", unwritten=("fc",)), SERVED, NONE, "written now"),
+        (SERVED, with_facet(SERVED, "vocab_map", mapped=False), SILENT, "not any more"),
     ],
 )
 def test_consequence_of_a_change(
@@ -94,6 +98,30 @@ def test_consequence_of_a_change(
     assert found.consequence is consequence
     assert said in found.meaning
     assert found.action
+
+
+def test_facet_that_vanishes_without_a_refusal_is_silent(root: Path) -> None:
+    found = changes(root, SERVED, replace(SERVED, vocab_map=None))
+    assert {change.consequence for change in found} >= {SILENT}
+
+
+def test_what_helps_one_recipe_may_hurt_another(root: Path) -> None:
+    """A norm that is always applied now: right for who trained with it, wrong for all others."""
+    normed = with_facet(TRAINED, "norms", norm_output=True)
+    write(root, "speculators", "0.9.0", TRAINED, norm_output=normed)
+    applied = with_facet(SERVED, "norms", norm_output=True)
+    write(root, "sglang", "1.0", SERVED, norm_output=SERVED)
+    write(root, "sglang", "1.1", applied, norm_output=applied)
+    found = {change.consequence: change.recipes for change in drift.between("sglang", "1.0", "1.1").changes}
+    assert found == {SILENT: ("plain",), NONE: ("norm_output",)}
+
+
+def test_refusal_that_becomes_a_silent_fault_is_silent(root: Path) -> None:
+    refusal = Refusal(stage="load", error="KeyError", message="fc")
+    write(root, "sglang", "1.0", DraftFacts(), refusal)
+    write(root, "sglang", "1.1", with_facet(SERVED, "weight_names", ignored=("fc.weight",)))
+    found = {change.path: change.consequence for change in drift.between("sglang", "1.0", "1.1").changes}
+    assert found == {"refusals": NONE, "weight_names.ignored": SILENT}
 
 
 def test_nothing_changed(root: Path) -> None:
@@ -127,6 +155,8 @@ def target(**changed: Any) -> dict[str, Any]:
         (target(without_ids=[3, 5, 6]), SILENT, "names no ids"),
         (target(setter="other.Other"), NONE, "defined elsewhere"),
         (target(shares_embedding=False), LOUD, "does not start"),
+        (target(without_ids="ValueError: none"), LOUD, "refused for LlamaForCausalLM: ValueError: none"),
+        (target(usual=None), NONE, "known in one of the two only"),
         ({"targets": {}}, LOUD, "cannot be captured any more"),
         (
             {"targets": {**TRAITS["targets"], "New": TRAITS["targets"]["LlamaForCausalLM"]}},
@@ -158,13 +188,20 @@ def test_release_without_a_record(root: Path) -> None:
         drift.between("speculators", "0.1", "0.9.0")
 
 
+@pytest.mark.parametrize("text", ["{", '{"format": 1}', "[]"])
+def test_damaged_record_is_one_line(root: Path, text: str) -> None:
+    (root / "speculators" / "0.8.0.json").write_text(text)
+    with pytest.raises(NotRecorded, match="cannot be read"):
+        drift.between("speculators", "0.8.0", "0.9.0")
+
+
 # ------------------------------------------------------------------------ what ships
 
 
 def test_no_rule_is_missing_for_what_is_recorded() -> None:
     for library in ("sglang", "speculators"):
         releases = records.recorded_releases(library)
-        for old, new in itertools.pairwise(releases):
+        for old, new in [*itertools.pairwise(releases), (releases[0], releases[-1]), releases[::-1][:2]]:
             for change in drift.between(library, old, new).changes:
                 assert "no rule says" not in change.meaning, (library, old, new, change.path)
 

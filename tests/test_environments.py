@@ -175,11 +175,16 @@ def test_checksums_find_what_sizes_do_not(tmp_path: Path, below: str) -> None:
 def test_prune_keeps_what_is_used_and_its_shared_packages(tmp_path: Path, uv: Path) -> None:
     cache = tmp_path / "cache"
     kept, old = provision(OLD, cache), provision(Wanted.parse("speculators==0.9.0"), cache)
-    (environments.root(cache) / "sglang-0.5.8.partial").mkdir()
+    (environments.root(cache) / "sglang-0.5.8").mkdir()  # half made
+    (environments.root(cache) / "production").mkdir()  # somebody else's
     os.utime(old.folder / environments.RECORD, (0, 0))
     removed = {folder.name for folder, _ in environments.prune(cache)}
-    assert removed == {"speculators-0.9.0", "sglang-0.5.8.partial"}
+    assert removed == {"speculators-0.9.0", "sglang-0.5.8"}
     assert Environment.read(kept.folder) is not None
+    os.utime(Path(str(kept.shared)).parent.parent / environments.RECORD, (0, 0))
+    assert environments.prune(cache) == []  # old, and in use
+    assert len(environments.prune(cache, everything=True)) == 2
+    assert [entry.name for entry in environments.root(cache).iterdir() if entry.is_dir()] == ["production"]
 
 
 # ------------------------------------------------------------------------ the command
@@ -196,7 +201,7 @@ def test_command_goes_on_after_a_failure_and_says_so(tmp_path: Path, below: str)
     )
     assert status == 1
     assert "there is no such release" in output
-    assert str(tmp_path / "c" / "environments" / "sglang-0.5.9" / "bin" / "python") in output
+    assert str(tmp_path / "c" / "environments" / "sglang-0.5.9") in output
     assert "torch is 2.13.0 (the release asks for ==2.9.1)" in output
 
 
@@ -229,8 +234,56 @@ def test_command_refuses_bad_input(words: tuple[str, ...], said: str) -> None:
 
 
 def test_no_installer_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("contracts.installer.sys.executable", str(tmp_path / "bin" / "python"))
+    python = fake_command(tmp_path / "bin" / "python", "import sys; sys.exit(1)")
+    monkeypatch.setattr("contracts.installer.sys.executable", str(python))
     monkeypatch.setattr("contracts.installer.shutil.which", lambda *_, **__: None)
-    with pytest.raises((InstallFailed, FileNotFoundError)):
+    with pytest.raises(InstallFailed, match="neither uv nor pip is here"):
         environments.install(tmp_path / "python", ["sglang==0.5.9"], "sglang==0.5.9")
+
+
+def test_pip_where_there_is_no_uv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python = fake_command(
+        tmp_path / "bin" / "python",
+        "import sys, pathlib; pathlib.Path(sys.argv[0] + '.asked').write_text(str(sys.argv))",
+    )
+    monkeypatch.setattr("contracts.installer.sys.executable", str(python))
+    monkeypatch.setattr("contracts.installer.shutil.which", lambda *_, **__: None)
+    environments.install(tmp_path / "side", ["--no-deps", "sglang==0.5.9"], "sglang==0.5.9")
+    asked_of_pip = Path(f"{python}.asked").read_text()
+    for word in ("'pip'", f"'--python', '{tmp_path / 'side'}', 'install'", "'--no-deps', 'sglang==0.5.9'"):
+        assert word in asked_of_pip
+
+
+def fake_command(file: Path, code: str) -> Path:
+    file.parent.mkdir(parents=True)
+    file.write_text(f"#!{sys.executable}\n{code}\n")
+    file.chmod(0o755)
+    return file
+
+
+def test_scripts_of_an_environment_run(tmp_path: Path, below: str) -> None:
+    made = provision(OLD, tmp_path / "cache", over=below)
+    assert "sglang-0.5.9" in (made.folder / "bin" / "activate").read_text()
+    assert ".partial" not in (made.folder / "bin" / "activate").read_text()
+
+
+def test_environment_over_another_interpreter_is_another_one(tmp_path: Path, below: str) -> None:
+    cache = tmp_path / "cache"
+    over, default = provision(OLD, cache, over=below), provision(OLD, cache)
+    assert over.folder != default.folder
+    assert over.shared != default.shared
+    assert find(OLD, cache) == default
+
+
+def test_package_that_is_required_from_a_url(tmp_path: Path, below: str, uv: Path) -> None:
+    index = json.loads((uv.parent / "index.json").read_text())
+    index["sglang==0.5.9"]["requires"] = ["transformers @ git+https://host/transformers@branch"]
+    (uv.parent / "index.json").write_text(json.dumps(index))
+    provision(OLD, tmp_path / "cache", over=below)
+    assert any("transformers @ git+https://host/transformers@branch" in call for call in asked(uv))
+
+
+def test_remains_of_a_package_without_a_name(tmp_path: Path, below: str) -> None:
+    site = next(Path(below).parents[1].glob("lib/*/site-packages"))
+    (site / "remains-1.0.dist-info").mkdir()
+    assert provision(OLD, tmp_path / "cache", over=below).version == "0.5.9"

@@ -56,6 +56,8 @@ def test_each_place_has_an_environment_of_its_own() -> None:
         ("sglang==0.5.9; rm", "is not understood"),
         ("sglang@/nowhere/at/all", "there is no folder /nowhere/at/all"),
         ("", "is not understood"),
+        ("sglang[all]==0.5.9", "extras and markers mean nothing"),
+        ("sglang==0.5.9; python_version < '3'", "extras and markers mean nothing"),
         ("--index-url=http://evil", "is not understood"),
     ],
 )
@@ -78,3 +80,9 @@ def test_side_is_an_interpreter_or_a_release(tmp_path: Path) -> None:
         environments.interpreter("serving", "speculators==0.9.0", tmp_path)
     with pytest.raises(NotProvisioned, match="contracts provision"):
         environments.interpreter("serving", "sglang==0.5.9", tmp_path)
+
+
+def test_token_of_a_url_is_never_shown() -> None:
+    found = Wanted.parse("sglang@git+https://user:TOKEN@host/r@main")
+    assert "TOKEN" in found.requirement
+    assert found.shown == "sglang @ git+https://***@host/r@main"

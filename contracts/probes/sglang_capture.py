@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from types import SimpleNamespace
 from typing import Any
 
 from contracts.probes import sglang_release
@@ -74,8 +75,10 @@ def _construct_runner(arguments: Any, target_config: Any, target: Any) -> None:
         """Everything that does not decide about capture is left out."""
 
         model = target
-        kv_cache_dtype = target_config.dtype  # this and the next are set by steps that are left out
+        # Set by steps that are left out:
+        kv_cache_dtype = target_config.dtype
         sliding_window_size = None
+        max_total_num_tokens = 2
 
         def __getattribute__(self, name: str) -> Any:
             step = inspect.getattr_static(model_runner.ModelRunner, name, None)
@@ -90,8 +93,9 @@ def _construct_runner(arguments: Any, target_config: Any, target: Any) -> None:
 
     model_runner.apply_torchao_config_to_model = lambda *_, **__: None
     asked = inspect.signature(model_runner.ModelRunner).parameters
-    alone = {name: 0 for name in asked if name.endswith("_rank") and name != "dp_rank"}
+    alone: dict[str, Any] = {name: 0 for name in asked if name.endswith("_rank") and name != "dp_rank"}
     alone |= {name: 1 for name in asked if name.endswith("_size")}
+    alone |= {"req_to_token_pool": SimpleNamespace(size=1)}
     runner = Runner(
         model_config=target_config,
         mem_fraction_static=0.1,

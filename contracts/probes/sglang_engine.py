@@ -22,12 +22,6 @@ from contracts.probes import sglang_meta as meta
 from contracts.probes.stream import Refusals
 from contracts.speculation import EngineRun, Generation, Round
 
-ACCEPTED = (
-    "num_correct_drafts_per_req_cpu",  # 0.5.12
-    "num_accepted_drafts_per_req_cpu",  # 0.5.11
-    "accept_length_per_req_cpu",
-)
-"""Where the worker says, before 0.5.13, how many draft tokens it accepted."""
 COUNTED = (
     "spec_num_correct_drafts",
     "spec_accepted_drafts",  # 0.5.11
@@ -85,7 +79,7 @@ class _Watch:
         drafter = sglang_drafter.Drafter.of(scheduler)
         self._worker, self._draft = drafter.worker, drafter.model
         self._proposal: Any = None
-        self._verified: Any = None
+        self._verified: list[int] = []
         self._entered: torch.Tensor | None = None
         self._fed: list[torch.Tensor] = []
         self._watch_worker()
@@ -101,14 +95,16 @@ class _Watch:
         self._worker.draft = drafting
         if sglang_release.has("one-worker"):
             return
-        verify = self._worker.verify
+        from sglang.srt.speculative import eagle_info
+
+        verify = eagle_info.verify_tree_greedy_func
 
         def verifying(*arguments: Any, **more: Any) -> Any:
             output = verify(*arguments, **more)
-            self._verified = output[1]
+            self._verified = output[2].tolist()
             return output
 
-        self._worker.verify = verifying
+        eagle_info.verify_tree_greedy_func = verifying
 
     def _watch_model(self) -> None:
         """Keep what the target hands to the draft, and which tokens its chained steps are fed."""
@@ -178,7 +174,7 @@ class _Watch:
         """Draft tokens that were accepted, by request."""
         if sglang_release.has("one-worker"):
             return [int(length) - 1 for length in result.accept_lens]
-        return list(_first(self._verified, ACCEPTED))
+        return self._verified  # what the worker returns is cut where a request ends
 
     def tensors(self, names: list[str]) -> dict[str, torch.Tensor]:
         """The states that reached the draft, by request and in order of position, and what it ran with."""

@@ -123,6 +123,7 @@ def _save_target(spec: dict[str, Any], folder: Path) -> None:
         return
     if spec["fixture"]:
         shutil.copytree(FIXTURES / spec["fixture"], folder)
+        transformers_target.spell_rope_twice(folder)
         return
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -133,6 +134,7 @@ def _save_target(spec: dict[str, Any], folder: Path) -> None:
     model = LlamaForCausalLM(config)
     _seed(model, spec["seed"], lambda name: "norm" in name)  # fresh norms are all ones and hide much
     model.to(getattr(torch, spec["dtype"])).save_pretrained(folder)
+    transformers_target.spell_rope_twice(folder)
 
 
 def _draft_class(recipe: dict[str, Any], folder: Path, target: Path) -> None:

@@ -91,6 +91,8 @@ _NOT_HERE = re.compile(
     r"|allocate memory|active driver|\bgloo[:/]|\[Gloo\]|EADDRINUSE"
 )
 """What torch and its kin say about what this machine or this device cannot do, as RuntimeError or OSError."""
+_CODE_OF_A_CHECKPOINT = "dynamic_module_utils.py"
+"""Module of transformers that fetches the code of a checkpoint, and refuses what it would import."""
 _NOT_COMPILED = "Torch not compiled with CUDA"
 """Likewise, as AssertionError."""
 
@@ -102,13 +104,15 @@ def _raised_by_probe(error: BaseException) -> bool:
     attribute, a changed signature), if a GPU kernel was to be compiled, if a value was asked of a tensor that
     has none, or if the machine ran out of something.
     """
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_watcher(frame)]
+    if Path(frames[-1].filename).name == _CODE_OF_A_CHECKPOINT:
+        return False  # the library asks for what a checkpoint's own code would import
     if isinstance(error, _OURS) or _NOT_COMPILED in str(error):
         return True
     if isinstance(error, (RuntimeError, OSError)) and _NOT_HERE.search(str(error)):
         return True
     if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
         return True  # without a number it is a library's own message, not the system's
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_watcher(frame)]
     if "triton" in Path(frames[-1].filename).parts:
         return True
     culprits = [frame for frame in frames if not _is_of_everybody(Path(frame.filename))]

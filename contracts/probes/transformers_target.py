@@ -60,6 +60,25 @@ def rope_parameters(config: Any) -> dict[str, Any]:
     return {"rope_type": "default", **(config.rope_scaling or {}), "rope_theta": config.rope_theta}
 
 
+def spell_rope_twice(folder: Path) -> None:
+    """Let the config.json of a target state its RoPE in both spellings, so that any release can serve it."""
+    file = folder / "config.json"
+    config = json.loads(file.read_text())
+    base = {
+        "rope_theta": config.get("rope_theta"),
+        "rope_type": "default",
+        **(config.get("rope_scaling") or {}),
+    }
+    parameters = config.get("rope_parameters") or base
+    scaling = {key: value for key, value in parameters.items() if key != "rope_theta"}
+    config |= {
+        "rope_parameters": parameters,
+        "rope_theta": parameters["rope_theta"],
+        "rope_scaling": scaling if scaling["rope_type"] != "default" else None,
+    }
+    file.write_text(json.dumps(config, indent=2, sort_keys=True))
+
+
 def num_layers(folder: Path) -> int:
     """Decoder layers of the target in `folder`."""
     return int(json.loads((folder / "config.json").read_text())["num_hidden_layers"])
