@@ -31,7 +31,7 @@ from contracts.probes.identity import RELATED
 from contracts.sides import is_intact, make_folder, manifest
 from contracts.wanted import BadRequirement, Wanted
 
-FORMAT = 1
+FORMAT = 2
 """Number of the record's format; environments of another are made anew."""
 RECORD = "environment.json"
 REQUIREMENTS = Path(__file__).parent / "requirements"
@@ -71,6 +71,8 @@ class Environment:
     """Of the packages whose version matters: what the release asks for, and what is there."""
     size: int
     """Bytes of its own files."""
+    source: str | None
+    """Digest of the source tree that was installed; None for a release or a URL."""
 
     @property
     def python(self) -> str:
@@ -115,12 +117,24 @@ def find(wanted: Wanted, cache: Path) -> Environment:
     for folder in (root(cache) / f"{wanted.name}{EXACT}", root(cache) / wanted.name, *others):
         found = Environment.read(folder)
         if found is not None:
+            if found.source != _source(wanted):
+                told = f"{wanted.tree} changed since it was installed"
+                raise NotProvisioned(f"{told}; install it again: contracts provision '{wanted.shown}'")
             _touch(folder)
             if found.shared is not None:
                 _touch(Path(found.shared).parent.parent)
             return found
     command = f"contracts provision '{wanted.shown}'"
     raise NotProvisioned(f"there is no environment of {wanted.shown}; make it with: {command}")
+
+
+def _source(wanted: Wanted) -> str | None:
+    """Digest of a source tree: path, size and time of change of its Python files."""
+    if wanted.tree is None:
+        return None
+    files = sorted(file for file in wanted.tree.rglob("*.py") if "build" not in file.parts)
+    stamps = ((str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files)
+    return _digest(repr(list(stamps)))
 
 
 def _touch(folder: Path) -> None:
@@ -212,6 +226,7 @@ def _build(wanted: Wanted, folder: Path, shared: str | None, say: Say) -> dict[s
         "exact": shared is None,
         "shared": shared,
         "off_pin": differing,
+        "source": _source(wanted),
     }
 
 
@@ -239,6 +254,7 @@ def _record_of(folder: Path) -> dict[str, object]:
         "exact": True,
         "shared": None,
         "off_pin": {},
+        "source": None,
         "size": sum(size for size, _ in files.values()),
         "files": files,
     }

@@ -6,6 +6,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote, urlparse
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
@@ -31,6 +32,12 @@ class Wanted:
     """Of the environment's folder: the release, or a digest of the place."""
     release: str | None
     """None for a source tree or a URL, whose number is known once it is built."""
+
+    @property
+    def tree(self) -> Path | None:
+        """The source tree; None for a release or a URL."""
+        place = self.requirement.partition(" @ ")[2]
+        return Path(unquote(urlparse(place).path)) if place.startswith("file:") else None
 
     @property
     def shown(self) -> str:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from contracts import environments
 from contracts.cli import app
-from contracts.environments import Environment, find, provision
+from contracts.environments import Environment, NotProvisioned, find, provision
 from contracts.installer import InstallFailed
 from contracts.wanted import Wanted
 from tests.fake_uv import asked, fake_uv, first_on_path
@@ -116,6 +116,17 @@ def test_source_tree_is_installed_anew_each_time(tmp_path: Path, below: str, uv:
     calls = len(asked(uv))
     provision(tree, tmp_path / "cache", over=below)
     assert len(asked(uv)) > calls
+
+
+def test_source_tree_that_changed_since_is_no_side(tmp_path: Path, below: str) -> None:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "pyproject.toml").write_text("")
+    tree = Wanted.parse(f"sglang@{tmp_path / 'tree'}")
+    made = provision(tree, tmp_path / "cache", over=below)
+    assert find(tree, tmp_path / "cache") == made
+    (tmp_path / "tree" / "new.py").write_text("")
+    with pytest.raises(NotProvisioned, match="changed since it was installed"):
+        find(tree, tmp_path / "cache")
 
 
 @pytest.mark.parametrize(
