@@ -162,9 +162,9 @@ def _not_as_trained(seen: Mapping[str, Any], trained: Mapping[str, Any]) -> Iter
         rule = _RULES.get(path.partition(".")[0])
         compared = rule is not None and rule[1] is _as_trained and path in trained
         if dropped:
-            yield _Seen(path=path, before=[], after=value)
+            yield _Seen(path=path, before="refused", after=value)
         elif compared and value != trained[path]:
-            yield _Seen(path=path, before=trained[path], after=value, trained=trained[path])
+            yield _Seen(path=path, before="refused", after=value, trained=trained[path])
 
 
 def _differences(
@@ -267,6 +267,12 @@ def _aux_layers(seen: _Seen) -> Told:
             CHECK,
         )
     return Consequence.NONE, "the same states go by other ids", KEEP
+
+
+def _sharing(seen: _Seen) -> Told:
+    if seen.trained == "target":
+        return Consequence.NONE, "the draft's own copy and the target's are the same values here", KEEP
+    return _as_trained(seen)
 
 
 def _weights(seen: _Seen) -> Told:
@@ -421,7 +427,7 @@ _RULES: Mapping[str, tuple[str, Rule]] = {
     "norm_eps": ("norms", _as_trained),
     "rope": ("rope", _as_trained),
     "attention": ("attention", _as_trained),
-    "sharing": ("sharing", _as_trained),
+    "sharing": ("sharing", _sharing),
     "reads_target_state": ("hidden_dims", _as_trained),
     "algorithm": ("config", _as_trained),
     "architecture": ("config", lambda seen: (Consequence.NONE, "another class runs the draft", KEEP)),

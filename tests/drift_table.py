@@ -17,10 +17,12 @@ HEAD = """# What drifted, and how the records show it
 
 Events at the interface between training and serving that were read out of the libraries' sources, release by
 release. Each is looked up in the recorded surfaces ([contracts/releases](../contracts/releases)), where
-`contracts diff` has to name it between the two releases around it; where no record can show it, the reason stands
-there. A consequence is that of upgrading: *none* is a repair, for who goes back it is the other way round.
+`contracts diff` has to name it between the two releases around it; where no record can show it, the reason
+stands there. A consequence is that of upgrading: *none* is a repair; for who goes back it is the other way
+round.
 
-{shown} of {all} events are shown. Written by `python -m tests.drift_table`, held by `tests/test_drift_events.py`.
+{shown} of {all} events are shown. Written by `python -m tests.drift_table`, held by
+`tests/test_drift_events.py`.
 
 | event | between | where | before | after | consequence |
 |---|---|---|---|---|---|

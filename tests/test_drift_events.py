@@ -1,4 +1,4 @@
-"""Every event that was read out of the sources is named by `contracts diff`, or it is said why no record shows it."""
+"""Every event that was read out of the sources is named by `contracts diff`, or it is said why not."""
 
 from __future__ import annotations
 
