@@ -181,14 +181,21 @@ def _differences(
 
 
 def _trait_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[_Seen]:
-    """Target classes that came or went, together; then what changed about those that are in both."""
+    """Target classes that came or went, together; those that changed alike, together; then the rest."""
     one, other = (dict(traits.get("targets", {})) for traits in (old, new))
     gone, came = sorted(one.keys() - other.keys()), sorted(other.keys() - one.keys())
     if gone or came:
         yield _Seen(path="targets", before=gone, after=came)
-    both = one.keys() & other.keys()
-    before = {**old, "targets": {name: one[name] for name in sorted(both)}}
-    after = {**new, "targets": {name: other[name] for name in sorted(both)}}
+    alike: dict[tuple[str, str, str], list[str]] = {}
+    changed: dict[tuple[str, str, str], _Seen] = {}
+    for name in sorted(one.keys() & other.keys()):
+        for seen in _differences(one[name], other[name], {}):
+            key = (seen.path, repr(seen.before), repr(seen.after))
+            alike.setdefault(key, []).append(name)
+            changed[key] = seen
+    for key, names in alike.items():
+        yield replace(changed[key], path=f"targets.{', '.join(names)}.{changed[key].path}")
+    before, after = ({key: item for key, item in traits.items() if key != "targets"} for traits in (old, new))
     yield from _differences(leaves(Shown(traits=before)), leaves(Shown(traits=after)), {})
 
 

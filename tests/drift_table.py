@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable
+from fnmatch import fnmatch
 from pathlib import Path
 
 from contracts import drift, records
@@ -42,7 +43,7 @@ def find(event: Event) -> list[Change]:
     return [
         change
         for change in drift.between(event.library, event.old, event.new).changes
-        if change.path == event.path
+        if fnmatch(change.path, event.path or "")
         and (event.recipe is None or not change.recipes or event.recipe in change.recipes)
         and event.shows in f"{change.before} {change.after} {change.meaning}"
     ]
