@@ -18,26 +18,31 @@ SHARED = frozenset({"torch", "torchvision", "torchaudio", "triton", "numpy", "py
 
 
 def missing(
-    library: str, overlay: Sequence[str], shared: Sequence[str], markers: Mapping[str, str]
+    library: str,
+    overlay: Sequence[str],
+    shared: Sequence[str],
+    markers: Mapping[str, str],
+    unstated: Sequence[str] = (),
 ) -> list[str]:
     """Requirements that are not met on the paths `overlay`, then `shared`; as an installer is told.
 
-    Those of `library` that matter, and all of whatever else is in the overlay. `markers` are of the
-    interpreter that the packages are for.
+    Those of `library` that matter, the `unstated` ones, and all of whatever else is in the overlay. `markers`
+    are of the interpreter that the packages are for.
     """
     own, others = _installed(overlay), _installed(shared)
     wanted = []
-    for name, distribution in own.items():
-        for requirement in _requirements(distribution, markers):
-            needed = canonicalize_name(requirement.name)
-            if needed in SHARED or (name == library and needed not in MATTER):
-                continue
-            found = own.get(needed) or others.get(needed)
-            if requirement.url:
-                if needed not in own:
-                    wanted.append(f"{requirement.name} @ {requirement.url}")
-            elif found is None or not requirement.specifier.contains(found.version, prereleases=True):
-                wanted.append(f"{requirement.name}{requirement.specifier}")
+    asked = [(name, item) for name, found in own.items() for item in _requirements(found, markers)]
+    asked += [("", Requirement(item)) for item in unstated]
+    for name, requirement in asked:
+        needed = canonicalize_name(requirement.name)
+        if needed in SHARED or (name == library and needed not in MATTER):
+            continue
+        found = own.get(needed) or others.get(needed)
+        if requirement.url:
+            if needed not in own:
+                wanted.append(f"{requirement.name} @ {requirement.url}")
+        elif found is None or not requirement.specifier.contains(found.version, prereleases=True):
+            wanted.append(f"{requirement.name}{requirement.specifier}")
     return sorted(set(wanted))
 
 

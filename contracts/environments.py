@@ -28,6 +28,7 @@ from contracts.closure import missing, off_pin
 from contracts.facts import LIBRARIES, SideName
 from contracts.installer import InstallFailed, install, make_environment
 from contracts.probes.identity import RELATED
+from contracts.records import catalog
 from contracts.sides import is_intact, make_folder, manifest
 from contracts.wanted import BadRequirement, Wanted
 
@@ -233,9 +234,10 @@ def _build(wanted: Wanted, folder: Path, shared: str | None, say: Say) -> dict[s
 def _complete(wanted: Wanted, python: Path, own: list[str], below: list[str], say: Say) -> None:
     """Install what an overlay needs of its own, until nothing is missing."""
     markers = _markers(str(python))
+    unstated = catalog(wanted.library).needs.get(wanted.release or "", ())
     needed: list[str] = []
     for _ in range(ROUNDS):
-        needed = missing(wanted.library, own, below, markers)
+        needed = missing(wanted.library, own, below, markers, unstated)
         if not needed:
             return
         say(f"installing {', '.join(needed)}")

@@ -48,6 +48,8 @@ class Catalog:
     """Oldest release that the probe is confirmed to speak."""
     matrix: tuple[str, ...]
     """Those that the matrix covers: the newest patch of each minor."""
+    needs: Mapping[str, tuple[str, ...]]
+    """By release, requirements that it does not state and does not work without."""
 
 
 @cache
@@ -55,7 +57,11 @@ def catalog(library: str) -> Catalog:
     """The catalogue entry of `library`."""
     data = tomllib.loads((RELEASES / "catalog.toml").read_text(encoding="utf-8"))[library]
     return Catalog(
-        library=library, known=tuple(data["known"]), oldest=data["oldest"], matrix=tuple(data["matrix"])
+        library=library,
+        known=tuple(data["known"]),
+        oldest=data["oldest"],
+        matrix=tuple(data["matrix"]),
+        needs={release: tuple(items) for release, items in data.get("needs", {}).items()},
     )
 
 

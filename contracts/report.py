@@ -101,10 +101,8 @@ def _side_lines(judge: Judge, name: SideName) -> list[str]:
     lines = [f"{side.library} {side.version}, Python {identity.python}, {identity.platform}"]
     for package, pin in sorted(identity.pins.items()):
         version = identity.packages.get(package)
-        if version is None:
-            continue  # where it matters there is a stand-in, or the library says so itself
-        off = "" if _meets(version, pin) else f" (the release asks for {pin})"
-        lines.append(f"  {package} {version}{off}")
+        off = "" if version and _meets(version, pin) else f" (the release asks for {pin or 'any'})"
+        lines.append(f"  {package} {version or 'not installed'}{off}")
     reported = [getattr(report, "stand_ins", {}) for report in judge.reports]
     stand_ins = dict.fromkeys(item for by_side in reported for item in by_side.get(name, ()))
     if any(name in by_side for by_side in reported) and not stand_ins:

@@ -13,7 +13,10 @@ from pathlib import Path
 
 from contracts.facts import SideIdentity, to_json
 
-RELATED = ("torch", "torchvision", "transformers", "safetensors", "sglang-kernel", "hs-connectors")
+RELATED = (
+    *("torch", "torchvision", "transformers", "tokenizers", "huggingface-hub", "safetensors", "datasets"),
+    *("sglang-kernel", "sgl-kernel", "hs-connectors"),
+)
 """Packages whose version can change what a side shows."""
 
 _REQUIREMENT = re.compile(r"^\s*([A-Za-z0-9._-]+)(?:\[[^\]]*\])?\s*([^;]*)")
@@ -51,8 +54,9 @@ def _pins(distribution: metadata.Distribution) -> dict[str, str]:
     pins = {}
     for requirement in distribution.requires or []:
         match = _REQUIREMENT.match(requirement)
-        if match and "extra ==" not in requirement and match[1].lower() in RELATED:
-            pins[match[1].lower()] = match[2].strip()
+        name = match[1].lower().replace("_", "-").replace(".", "-") if match else ""
+        if match and "extra ==" not in requirement and name in RELATED:
+            pins[name] = match[2].strip()
     return pins
 
 

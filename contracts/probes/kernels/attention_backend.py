@@ -1,9 +1,9 @@
 """Attention in plain torch for sglang releases that run EAGLE-3 on a GPU only, for their Triton backend.
 
 Those releases know no attention backend that drafts and verifies on a CPU. This one reads the same batches,
-and the same caches at the same slots, as the Triton backend whose place it takes; tests/test_kernels.py
-checks what it computes. The layout of a draft's slots is sglang's with a page size of one: behind a request's
-prefix, branch by branch, one slot per step.
+and the same caches at the same slots, as the Triton backend whose place it takes; tests/test_kernels.py holds
+it to the kernels of `reference`, which are held to sglang's own. The layout of a draft's slots is sglang's
+with a page size of one: behind a request's prefix, branch by branch, one slot per step.
 """
 
 from __future__ import annotations
