@@ -266,7 +266,8 @@ def describe_item(item: pytest.Item) -> tuple[str, str, str]:
     if set(callspec.params) - {"recipe", "side", "setting"}:
         return contract, promise, callspec.id  # parameters of a user's own
     side, setting, recipe = map(callspec.params.get, ("side", "setting", "recipe"))
-    parts = [part for part in (side, setting and setting.name, recipe and recipe.name) if part]
+    about = recipe.name if recipe else "release" if side else None
+    parts = [part for part in (side, setting and setting.name, about) if part]
     return contract, promise, "/".join(parts) or callspec.id
 
 

@@ -70,6 +70,8 @@ class _SurfaceExtension(AbstractSyrupyExtension):
     file_extension = "json"
     library = release = recipe = ""
     root = Path()
+    packages: Mapping[str, str] = {}
+    """Under which it is shown; recorded, and no part of what is compared."""
 
     def serialize(self, data: Any, **_: Any) -> str:
         """The stable text of what was shown."""
@@ -105,7 +107,7 @@ class _SurfaceExtension(AbstractSyrupyExtension):
 
         def change(record: records.Record) -> records.Record:
             if not cls.recipe:
-                return replace(record, traits=shown.traits, packages=shown.packages)
+                return replace(record, traits=shown.traits, packages=cls.packages)
             facts = {**record.facts, cls.recipe: shown.facts}
             refusals = {**record.refusals, cls.recipe: shown.refusals}
             return replace(record, facts=facts, refusals=refusals)
@@ -157,7 +159,7 @@ def surface_snapshot(
     """The record for `side`: its own release's when updating or where there is one, else the newest older."""
     release = side.version if update else records.baseline(side.library, side.version, root) or side.version
     place: dict[str, Any] = {"library": side.library, "release": release, "recipe": recipe, "root": root}
-    extension = type("SurfaceExtension", (_SurfaceExtension,), place)
+    extension = type("SurfaceExtension", (_SurfaceExtension,), place | {"packages": side.identity.packages})
     return SurfaceSnapshot(assertion=assertion.use_extension(extension), **place)
 
 

@@ -21,12 +21,10 @@ class Shown:
     facts: DraftFacts = field(default_factory=DraftFacts)
     refusals: tuple[Refusal, ...] = ()
     traits: Mapping[str, Any] = field(default_factory=dict)
-    packages: Mapping[str, str] = field(default_factory=dict)
-    """Under which it was shown; no part of what is compared."""
 
     def __eq__(self, other: object) -> bool:
-        """Packages apart, and floats by their six digits."""
-        return isinstance(other, Shown) and _comparable(self) == _comparable(other)
+        """Floats by their six digits."""
+        return isinstance(other, Shown) and as_text(self) == as_text(other)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -35,13 +33,9 @@ _SHOWN = TypeAdapter(Shown)
 
 
 def as_text(shown: Shown) -> str:
-    """What was shown, as JSON."""
-    return _SHOWN.dump_json(shown).decode()
-
-
-def _comparable(shown: Shown) -> Any:
-    data = {**json.loads(as_text(shown)), "packages": None}
-    return {**data, "facts": json.loads(records.as_json(shown.facts))}
+    """What was shown, as JSON; floats to six digits, so that equal surfaces have equal texts."""
+    data = json.loads(_SHOWN.dump_json(shown))
+    return json.dumps({**data, "facts": json.loads(records.as_json(shown.facts))}, sort_keys=True)
 
 
 def recorded(library: str, release: str, recipe: str, root: Path = records.RELEASES) -> Shown | None:

@@ -72,7 +72,8 @@ class Verdict:
     promise: str
     """The sentence that the contract's docstring states."""
     case: str
-    """What it was judged on: a recipe, with the side in front where a contract looks at one side."""
+    """What it was judged on: a recipe, with the side in front where a contract looks at one side; `release`
+    in place of the recipe where it does not matter."""
     outcome: Outcome
     cause: str | None = None
     expected: str | None = None

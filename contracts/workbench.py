@@ -121,11 +121,11 @@ class Workbench:
 
     def traits(self, name: SideName) -> Shown:
         """What one side's release shows whatever the recipe."""
-        side = self.side(name)
+        self.side(name)
         run = self._groups[0].release_run(name)
         observed(run.results["release"], name)
         traits = json.loads((run.folder / "release.json").read_text())
-        return Shown(traits=traits, packages=side.identity.packages)
+        return Shown(traits=traits)
 
     def handoff(self, recipe: str, kind: Kind = "exported") -> Handoff:
         """The handoff of a recipe's draft, as saved or as exported for this serving release."""

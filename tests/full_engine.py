@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from contracts.probes import sglang as probe
-from contracts.probes.sglang_server import FOR_A_CPU
+from contracts.probes import sglang_scheduler
 
 
 def main(case_file: str, answers: str) -> None:
@@ -15,7 +15,8 @@ def main(case_file: str, answers: str) -> None:
     from sglang.srt.server_args import prepare_server_args
 
     case = json.loads(Path(case_file).read_text())
-    arguments = prepare_server_args([*FOR_A_CPU, "--skip-tokenizer-init", *case["server_args"]])
+    engine_arguments = sglang_scheduler.arguments("cpu")
+    arguments = prepare_server_args([*engine_arguments, "--skip-tokenizer-init", *case["server_args"]])
     engine = sglang.Engine(server_args=arguments)
     sampling = {"temperature": 0.0, "max_new_tokens": case["tokens"], "ignore_eos": True}
     found = engine.generate(input_ids=case["prompts"], sampling_params=sampling)

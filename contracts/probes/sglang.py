@@ -144,7 +144,9 @@ class Session:
         self.algorithm = SpeculativeAlgorithm.from_string(arguments.speculative_algorithm)
         self.target_config = ModelConfig.from_server_args(arguments)
         self.captured = sglang_capture.Capture(arguments, self.target_config, self.algorithm)
-        self.draft_config = ModelConfig.from_server_args(arguments, model_path=draft, is_draft_model=True)
+        # The path that the library goes by, which is the target's where it was told of none.
+        path = sglang_release.speculation(arguments).speculative_draft_model_path
+        self.draft_config = ModelConfig.from_server_args(arguments, model_path=path, is_draft_model=True)
 
     def _record_config_reads(self, module: Any, draft: str) -> None:
         """Note which keys of the draft's config.json are asked for, from the moment it has been read."""
