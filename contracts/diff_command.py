@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from contracts import drift, records
-from contracts.drift import Change, Consequence, Drift, NotRecorded
+from contracts.drift import Change, Drift, NotRecorded
+from contracts.drift_rules import Consequence
 from contracts.facts import LIBRARIES
 from contracts.terminal import fail, new_console, text
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from contracts.drift import Consequence
+from contracts.drift_rules import Consequence
 
 LOUD, SILENT, NONE = Consequence.LOUD, Consequence.SILENT, Consequence.NONE
 

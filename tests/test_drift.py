@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 from contracts import drift, records
 from contracts.cli import app
-from contracts.drift import Change, Consequence, NotRecorded
+from contracts.drift import Change, NotRecorded
+from contracts.drift_rules import Consequence
 from contracts.facts import DraftFacts, Refusal
 from tests.facts import SERVED, TRAINED, with_facet
 
