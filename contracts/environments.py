@@ -12,7 +12,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,13 +19,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, Timeout
 
 from contracts.closure import missing, off_pin
 from contracts.facts import LIBRARIES, SideName
 from contracts.installer import InstallFailed, install, make_environment
+from contracts.interpreters import markers, package_paths
 from contracts.probes.identity import RELATED
 from contracts.records import catalog
 from contracts.sides import is_intact, make_folder, manifest
@@ -206,7 +205,7 @@ def _build(wanted: Wanted, folder: Path, shared: str | None, say: Say) -> dict[s
     """Install `wanted` into a new environment in `folder`; returns its record."""
     python = make_environment(folder, shared or sys.executable)
     own = [str(_site_packages(folder))]
-    below = [] if shared is None else _paths(shared)
+    below = [] if shared is None else package_paths(shared)
     say(f"installing {wanted.shown}" + ("" if shared else " and everything it asks for"))
     if shared is None:
         install(python, [wanted.requirement], wanted.shown)
@@ -233,11 +232,11 @@ def _build(wanted: Wanted, folder: Path, shared: str | None, say: Say) -> dict[s
 
 def _complete(wanted: Wanted, python: Path, own: list[str], below: list[str], say: Say) -> None:
     """Install what an overlay needs of its own, until nothing is missing."""
-    markers = _markers(str(python))
+    asked = markers(str(python))
     unstated = catalog(wanted.library).needs.get(wanted.release or "", ())
     needed: list[str] = []
     for _ in range(ROUNDS):
-        needed = missing(wanted.library, own, below, markers, unstated)
+        needed = missing(wanted.library, own, below, asked, unstated)
         if not needed:
             return
         say(f"installing {', '.join(needed)}")
@@ -370,48 +369,3 @@ def _is_old(folder: Path, now: float) -> bool:
 
 def _site_packages(folder: Path) -> Path:
     return next((folder / "lib").glob("python3*")) / "site-packages"
-
-
-def _paths(python: str) -> list[str]:
-    """Where an interpreter keeps its packages.
-
-    Raises:
-        InstallFailed: it does not run.
-
-    """
-    code = (
-        "import json, sysconfig; p = sysconfig.get_paths(); print(json.dumps([p['purelib'], p['platlib']]))"
-    )
-    return list(dict.fromkeys(_asked(python, code)))
-
-
-def _markers(python: str) -> dict[str, str]:
-    """What environment markers are evaluated with, for the interpreter `python`.
-
-    Raises:
-        InstallFailed: it does not run.
-
-    """
-    code = (
-        "import json, os, platform, sys; print(json.dumps({'os_name': os.name, 'sys_platform': sys.platform,"
-        "'platform_machine': platform.machine(), 'platform_system': platform.system(),"
-        "'python_version': '.'.join(platform.python_version_tuple()[:2]),"
-        "'python_full_version': platform.python_version(),"
-        "'platform_python_implementation': platform.python_implementation(),"
-        "'implementation_name': sys.implementation.name}))"
-    )
-    return dict(_asked(python, code))
-
-
-def _asked(python: str, code: str) -> Any:
-    """What an interpreter prints as JSON.
-
-    Raises:
-        InstallFailed: it does not run.
-
-    """
-    try:
-        done = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-        return json.loads(done.stdout)
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
-        raise InstallFailed(f"{python} does not run ({error})") from None
