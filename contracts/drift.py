@@ -24,6 +24,7 @@ from contracts.drift_rules import (
     unknown,
 )
 from contracts.export import exported_name
+from contracts.facts import DraftFacts
 from contracts.recipes import RECIPES
 from contracts.surfaces import Shown, leaves
 
@@ -68,10 +69,11 @@ def between(library: str, old: str, new: str) -> Drift:
     recipes = [
         recipe.name for recipe in RECIPES if recipe.name in before.facts and recipe.name in after.facts
     ]
+    reference = records.surface(REFERENCE, records.recorded_releases(REFERENCE)[-1])
     grouped: dict[str, list[str]] = {}
     changes: dict[str, Change] = {}
     for name in recipes:
-        trained = _meant(name) if library != REFERENCE else {}
+        trained = _meant(reference, name) if library != REFERENCE else {}
         for seen in _of_recipe(_shown(before, name), _shown(after, name), trained):
             change = _judge(seen, of_training if library == REFERENCE else None)
             key = repr(change)
@@ -104,9 +106,8 @@ def _record(library: str, release: str) -> records.Record:
         ) from None
 
 
-def _meant(recipe: str) -> dict[str, Any]:
+def _meant(facts: Mapping[str, DraftFacts], recipe: str) -> dict[str, Any]:
     """What the newest training release means by a recipe, leaf by leaf, in the serving side's words."""
-    facts = records.surface(REFERENCE, records.recorded_releases(REFERENCE)[-1])
     found = leaves(Shown(facts=facts[recipe])) if recipe in facts else {}
     shapes = "tensor_shapes.shapes."
     for path in [path for path in found if path.startswith(shapes)]:
