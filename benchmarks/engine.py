@@ -27,7 +27,6 @@ from contracts_run import peak_memory
 from platformdirs import user_cache_path
 
 from contracts.probes import language
-from contracts.recipes import by_name
 from contracts.settings import TOKENS
 from contracts.workbench import Workbench
 
@@ -76,7 +75,7 @@ def main() -> None:
     parser.parse_args()
     pythons = {"training": sys.executable, "serving": sys.executable}
     group = Workbench(pythons=pythons, cache=user_cache_path("draft-contracts")).group(DRAFT)
-    target = str(group.target_folder(by_name(DRAFT).target))
+    target = str(group.target_folder(DRAFT))
     arguments = [
         *("--model-path", target, "--skip-tokenizer-init", "--dtype", "float32"),
         *("--speculative-draft-model-path", str(group.draft_folder(DRAFT, "exported"))),

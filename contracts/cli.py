@@ -10,7 +10,15 @@ from typing import Annotated
 
 import typer
 
-from contracts import __version__, acceptance_command, diff_command, export_command, provision_command
+from contracts import (
+    __version__,
+    acceptance_command,
+    diff_command,
+    export_command,
+    matrix_command,
+    prepare_command,
+    provision_command,
+)
 
 app = typer.Typer(
     name="contracts",
@@ -22,6 +30,8 @@ app.command("export", epilog=export_command.EXAMPLES)(export_command.export_draf
 app.command("acceptance", epilog=acceptance_command.EXAMPLES)(acceptance_command.acceptance)
 app.command("diff", epilog=diff_command.EXAMPLES)(diff_command.diff)
 app.command("provision", epilog=provision_command.EXAMPLES)(provision_command.provision)
+app.command("matrix", epilog=matrix_command.EXAMPLES)(matrix_command.matrix)
+app.command("prepare", epilog=prepare_command.EXAMPLES)(prepare_command.prepare)
 
 Version = Annotated[bool, typer.Option("--version", help="Show the version and leave.", is_eager=True)]
 

@@ -27,8 +27,10 @@ RESTARTS = 3
 GRACE = 10.0
 """Seconds on top of a case's own limit before the probe counts as silent."""
 
-RESULT = TypeAdapter(CaseResult)
+_RESULT = TypeAdapter(CaseResult)
 
+Heard = Callable[[CaseResult, tuple[str, ...]], None]
+"""Told of each case as soon as its result is certain, and what is stood in for."""
 Progress = Callable[[int, int], None]
 """Called with the number of cases done and the number there are; with 0 when a probe is started."""
 
@@ -42,6 +44,7 @@ def run_probe(
     progress: Progress | None = None,
     startup_timeout: float = STARTUP_TIMEOUT,
     device: Device = "cpu",
+    heard: Heard = lambda _result, _stand_ins: None,
 ) -> tuple[list[CaseResult], tuple[str, ...]]:
     """Run one probe process over all cases; every case gets a result, an error if need be.
 
@@ -55,6 +58,7 @@ def run_probe(
         progress: called after each case.
         startup_timeout: seconds until the library is imported.
         device: what the library is to run on.
+        heard: told of each result once.
 
     Returns:
         One result per case, in order, and what was stood in for.
@@ -71,7 +75,9 @@ def run_probe(
     while waiting:
         processes += 1
         asked = frozenset(case["case"] for case in waiting)
-        talk = _Conversation(total=len(cases), asked=asked, before=len(results), progress=progress)
+        talk = _Conversation(
+            total=len(cases), asked=asked, before=len(results), progress=progress, heard=heard
+        )
         log = folder / f"probe-{len(results)}.log"
         longest = max(case.get("timeout", case_timeout) for case in waiting)
         order = {"cases": list(waiting), "timeout": case_timeout, "device": device}
@@ -79,6 +85,7 @@ def run_probe(
         results |= talk.results
         stand_ins = talk.stand_ins or stand_ins
         if talk.ended:
+            talk.pass_on()
             break
         error = f"{talk.why(status)}\n{tail(log.read_text(errors='replace'))}".strip()
         left = [case for case in waiting if case["case"] not in talk.results]
@@ -86,8 +93,11 @@ def run_probe(
         lost = left[:1] or waiting[-1:]
         if not talk.greeted or processes > RESTARTS:
             lost = left or lost
+        if talk.uncertain and all(case["case"] != talk.uncertain.case for case in lost):
+            talk.pass_on()
         for case in lost:
             results[case["case"]] = CaseResult(case=case["case"], error=error)
+            heard(results[case["case"]], stand_ins)
         waiting = [case for case in left if case not in lost]
     return [results[case["case"]] for case in cases], stand_ins
 
@@ -137,11 +147,20 @@ class _Conversation:
     before: int
     """Cases that earlier processes have answered for."""
     progress: Progress | None
+    heard: Heard
     results: dict[str, CaseResult] = field(default_factory=dict)
     stand_ins: tuple[str, ...] = ()
     greeted: bool = False
     ended: bool = False
     fault: str | None = None
+    uncertain: CaseResult | None = None
+    """The last result, which counts once anything follows it."""
+
+    def pass_on(self) -> None:
+        """Tell of the last result: it is certain now."""
+        if self.uncertain is not None:
+            self.heard(self.uncertain, self.stand_ins)
+            self.uncertain = None
 
     def listen(self, descriptor: int, startup_timeout: float, line_timeout: float) -> None:
         """Read lines until the probe closes the pipe, ends, says something senseless, or falls silent."""
@@ -166,11 +185,12 @@ class _Conversation:
             if kind == "hello" and message["protocol"] == PROTOCOL:
                 self.greeted, self.stand_ins = True, tuple(message["stand_ins"])
             elif kind == "case" and self.greeted:
-                result = RESULT.validate_python(message, strict=False)
+                result = _RESULT.validate_python(message, strict=False)
                 if result.case not in self.asked or result.case in self.results:
                     self.fault = f"the probe answered for {result.case!r}, which was not its turn"
                     return
-                self.results[result.case] = result
+                self.pass_on()
+                self.results[result.case] = self.uncertain = result
                 if self.progress:
                     self.progress(self.before + len(self.results), self.total)
             elif kind == "unable":

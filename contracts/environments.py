@@ -26,9 +26,10 @@ from contracts.closure import missing, off_pin
 from contracts.facts import LIBRARIES, SideName
 from contracts.installer import InstallFailed, install, make_environment
 from contracts.interpreters import markers, package_paths
+from contracts.kept import is_intact, manifest
 from contracts.probes.identity import RELATED
 from contracts.records import catalog
-from contracts.sides import is_intact, make_folder, manifest
+from contracts.sides import make_folder
 from contracts.wanted import BadRequirement, Wanted
 
 FORMAT = 2

@@ -6,31 +6,32 @@ run when it is first asked for, and once.
 
 from __future__ import annotations
 
-import hashlib
-import json
-import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
-from contracts import checkpoint, export, tensor_copy
-from contracts.conversation import Progress
+from contracts import checkpoint, export, exported
+from contracts.conversation import PROBES, Progress
 from contracts.dialect import Dialect
 from contracts.facts import Device, DraftFacts, Refusal, SideName
-from contracts.handoff import Kind, NotRun, describe, observed
-from contracts.recipes import Recipe, Target
+from contracts.handoff import NotRun, describe, observed
+from contracts.kept import Case
+from contracts.recipes import Recipe
 from contracts.served_target import ServedTarget
 from contracts.settings import SETTINGS, Setting
-from contracts.sides import Side, SideRun, is_intact, manifest
+from contracts.sides import Side, SideRun
+from contracts.verdict import Kind
 
 UNUSABLE = ("build", "reload")
 """Stages of training without which there is no draft to hand over."""
 TRAINING_TIMEOUT = 600.0
 """Seconds that building a draft by training it may take, at the least."""
+RELEASE: Case = {"case": "release", "release": "{folder}/release.json"}
+"""Asks a probe for what its release shows whatever the recipe."""
+FIXTURES = PROBES.parent / "fixtures"
+"""Committed targets and drafts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,20 +79,12 @@ class Group:
         done = {"training": vars(self).get("trained"), "serving": vars(self).get("served")}
         return {name: list(run.stand_ins) for name, run in done.items() if run is not None}
 
-    def _run(
-        self,
-        name: SideName,
-        about: str,
-        cases: Sequence[Mapping[str, Any]],
-        inputs: Sequence[Path],
-        device: Device = "cpu",
-    ) -> SideRun:
+    def _run(self, name: SideName, about: str, cases: Sequence[Case], device: Device = "cpu") -> SideRun:
         side, options = self._side(name), self._options
         title = f"{name} side, {side.library} {side.version}{about}"
         return side.run(
             cases,
             options.cache,
-            inputs=inputs,
             session=options.session,
             case_timeout=options.case_timeout,
             progress=options.progress(title) if options.progress else None,
@@ -100,8 +93,7 @@ class Group:
 
     def release_run(self, name: SideName) -> SideRun:
         """What a side's release shows whatever the recipe."""
-        case = {"case": "release", "release": "{folder}/release.json"}
-        return self._run(name, ", the release itself", [case], ())
+        return self._run(name, ", the release itself", [RELEASE])
 
     # ------------------------------------------------------------------ training
 
@@ -110,18 +102,19 @@ class Group:
         """The training probe over all recipes."""
         cases = [self._training_case(recipe) for recipe in map(_plain, self._recipes.values())]
         about = ", training a draft (half a minute)" if self._scenario else ""
-        return self._run("training", about, cases, ())
+        return self._run("training", about, cases)
 
-    def _training_case(self, recipe: Recipe) -> dict[str, Any]:
+    def _training_case(self, recipe: Recipe) -> Case:
         case: dict[str, Any] = {
             "case": recipe.name,
             "recipe": asdict(recipe),
-            "folder": f"{{folder}}/drafts/{recipe.name}",
-            "target": f"{{folder}}/targets/{recipe.target.name}",
-            "golden": f"{{folder}}/golden/{recipe.name}.safetensors",
+            "folder": "{folder}/draft",
+            "target": "{folder}/target",
+            "golden": "{folder}/golden.safetensors",
+            "inputs": "{folder}/inputs.safetensors",
         }
         if self._scenario:
-            case |= {"expected": f"{{folder}}/expected/{recipe.name}.safetensors", **self._scenario}
+            case |= {"expected": "{folder}/expected.safetensors", "fixtures": FIXTURES, **self._scenario}
         if recipe.built_by == "trainer":
             case["timeout"] = max(TRAINING_TIMEOUT, self._options.case_timeout)
         return case
@@ -147,19 +140,19 @@ class Group:
 
     def draft_folder(self, recipe: str, kind: Kind = "raw") -> Path:
         """The checkpoint that training saved, or its export."""
-        return (self.exports if kind == "exported" else self.trained.folder / "drafts") / recipe
+        return self.exports[recipe] if kind == "exported" else self.trained.folders[recipe] / "draft"
 
-    def target_folder(self, target: Target) -> Path:
-        """The target that recipes with `target` are for."""
-        return self.trained.folder / "targets" / target.name
+    def target_folder(self, recipe: str) -> Path:
+        """The target that the recipe's draft is for."""
+        return self.trained.folders[recipe] / "target"
 
     def golden(self, recipe: str) -> Path:
         """What the training side computed from the inputs of depth forward."""
-        return self.trained.folder / "golden" / f"{recipe}.safetensors"
+        return self.trained.folders[recipe] / "golden.safetensors"
 
     def expected(self, recipe: str) -> Path:
         """What the training side expects of an engine."""
-        return self.trained.folder / "expected" / f"{recipe}.safetensors"
+        return self.trained.folders[recipe] / "expected.safetensors"
 
     # -------------------------------------------------------------------- export
 
@@ -172,7 +165,7 @@ class Group:
             if run.error or self.training_refusals(name, *UNUSABLE):
                 continue
             try:
-                target = ServedTarget.read(self.target_folder(self._recipes[name].target))
+                target = ServedTarget.read(self.target_folder(name))
                 planned = export.plan(checkpoint.read(self.draft_folder(name)), dialect, target)
                 spelled = planned.spelling_rope(self._recipes[name].rope_keys)
                 plans[name] = spelled.keeping_names() if self._recipes[name].names == "trained" else spelled
@@ -181,30 +174,29 @@ class Group:
         return plans
 
     @cached_property
-    def exports(self) -> Path:
+    def exports(self) -> Mapping[str, Path]:
         """Every draft, exported as far as it can be expressed: the serving library judges the rest."""
-        written = {name: [dict(item.config), dict(item.renames)] for name, item in self.plans.items()}
-        code = [Path(str(module.__file__)).read_bytes() for module in (export, tensor_copy)]
-        content = b"".join([json.dumps(written, sort_keys=True).encode(), *code])
-        digest = hashlib.sha256(content).hexdigest()[:12]
-        folder = self.trained.folder / f"exported-{digest}"
-        complete = folder.with_suffix(".json")
-        with FileLock(folder.with_suffix(".lock")):
-            if not (complete.exists() and is_intact(folder, json.loads(complete.read_text()))):
-                shutil.rmtree(folder, ignore_errors=True)
-                folder.mkdir()
-                for name, planned in self.plans.items():
-                    export.write(planned, folder / name, force=True)
-                complete.write_text(json.dumps(manifest(folder)))
-        return folder
+        return {name: exported.draft(planned, self._options.cache) for name, planned in self.plans.items()}
 
     # ------------------------------------------------------------------- serving
 
     @cached_property
     def served(self) -> SideRun:
         """The serving probe over all drafts, raw and exported, at every depth."""
-        loading: list[dict[str, Any]] = []
-        running: list[dict[str, Any]] = []
+        loading, running = self.serving_cases()
+        about = ", running the engine" if self._scenario else ""
+        if self._options.device == "cpu":
+            return self._run("serving", about, [*loading, *running])
+        # The meta device of depth load needs the CPU's classes, which one process cannot have beside a GPU's.
+        loaded = self._run("serving", ", loading", loading)
+        ran = self._run("serving", f"{about} on {self._options.device}", running, self._options.device)
+        told = tuple(f"{item}, at depth load" for item in loaded.stand_ins)
+        return replace(loaded, stand_ins=told) | ran
+
+    def serving_cases(self) -> tuple[list[Case], list[Case]]:
+        """What the serving probe is asked: at depth load, and at depths forward and engine."""
+        loading: list[Case] = []
+        running: list[Case] = []
         for name in self.plans:
             loading += [self._load_case(name, "raw"), self._load_case(name, "exported")]
             if not self.training_refusals(name, "replay"):
@@ -213,26 +205,13 @@ class Group:
             for target in {self._recipes[name].target.name: name for name in self.plans}.values():
                 running.append(self.engine_case(target, None))
             running += [self.engine_case(name, setting) for name in self.plans for setting in SETTINGS]
-        inputs = [*(self.trained.folder / part for part in ("drafts", "targets", "golden")), self.exports]
-        about = ", running the engine" if self._scenario else ""
-        if self._options.device == "cpu":
-            return self._run("serving", about, [*loading, *running], inputs)
-        # The meta device of depth load needs the CPU's classes, which one process cannot have beside a GPU's.
-        loaded = self._run("serving", ", loading", loading, inputs)
-        ran = self._run(
-            "serving", f"{about} on {self._options.device}", running, inputs, self._options.device
-        )
-        return SideRun(
-            results={**loaded.results, **ran.results},
-            stand_ins=(*(f"{item}, at depth load" for item in loaded.stand_ins), *ran.stand_ins),
-            folder=ran.folder,
-        )
+        return loading, running
 
     def _load_case(self, recipe: str, kind: Kind) -> dict[str, Any]:
         return {
             "case": f"{kind}/{recipe}",
-            "folder": str(self.draft_folder(recipe, kind)),
-            "target": str(self.target_folder(self._recipes[recipe].target)),
+            "folder": self.draft_folder(recipe, kind),
+            "target": self.target_folder(recipe),
             "server_args": [*self.plans[recipe].server_args, *self._options.server_args]
             if kind == "exported"
             else [],
@@ -245,8 +224,8 @@ class Group:
             "case": f"forward/{recipe}",
             "device": self._options.device,
             "dtype": self._recipes[recipe].served_dtype,
-            "golden": str(self.golden(recipe)),
-            "replay": f"{{folder}}/replays/{recipe}.safetensors",
+            "inputs": self.trained.folders[recipe] / "inputs.safetensors",
+            "replay": "{folder}/replay.safetensors",
         }
 
     def engine_case(self, recipe: str, setting: Setting | None) -> dict[str, Any]:
@@ -257,9 +236,9 @@ class Group:
             "case": f"engine/{recipe}/{setting.name}" if setting else self.alone(recipe),
             "device": self._options.device,
             "dtype": self._recipes[recipe].served_dtype,
+            "run": "{folder}/run.json",
             **self._scenario,
         }
-        case["run"] = f"{{folder}}/runs/{case['case']}.json"
         if setting:
             case["server_args"] = [*case["server_args"], *setting.server_args]
         else:
@@ -271,10 +250,19 @@ class Group:
         """Name of the case in which the target of a recipe serves without a draft."""
         return f"engine/{self._recipes[recipe].target.name}/alone"
 
-    def without_paths(self, message: str) -> str:
+    def readable(self, recipe: str, refusals: Sequence[Refusal]) -> tuple[Refusal, ...]:
         """What a library said, without the folders of this machine, so that it reads the same anywhere."""
-        message = message.replace(str(self.exports), "exported").replace(str(self.trained.folder), "")
-        return message.replace(" /drafts/", " drafts/").replace(" /targets/", " targets/")
+        training = self.trained.folders[recipe]
+        names = {training / "draft": f"drafts/{recipe}", training / "target": f"targets/{recipe}"}
+        if recipe in self.plans:
+            names[self.exports[recipe]] = f"exported/{recipe}"
+
+        def without_paths(message: str) -> str:
+            for path, name in names.items():
+                message = message.replace(str(path), name)
+            return message.replace(str(self._options.cache), "")
+
+        return tuple(replace(item, message=without_paths(item.message)) for item in refusals)
 
 
 def _plain(recipe: Recipe) -> Recipe:

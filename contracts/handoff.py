@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import pytest
 
 from contracts.facts import CaseResult, DraftFacts, Refusal, SideName
 from contracts.recipes import Recipe
 from contracts.refusals import Refusal as ExportRefusal
+from contracts.verdict import Kind
 
 T = TypeVar("T")
-Kind = Literal["exported", "raw"]
 
 
 class NotRun(pytest.skip.Exception):  # type: ignore[name-defined, misc]

@@ -25,7 +25,7 @@ from contracts.known import Entry, Known, KnownError
 from contracts.report import environment, explain
 from contracts.sides import BadInterpreter, CacheUnavailable, make_folder
 from contracts.terminal import cache_folder
-from contracts.verdict import Broken, Cause, Outcome, Verdict
+from contracts.verdict import FAILING, SEVERITY, Broken, Cause, Outcome, Verdict, unaccounted
 from contracts.wanted import BadRequirement, shown
 from contracts.workbench import Workbench
 
@@ -38,23 +38,6 @@ EXIT_ERROR = 3
 """The suite or the machine failed (pytest's "internal error"): nothing is known about some contracts."""
 EXIT_NOT_RUN = 5
 """A side is missing, so contracts were not judged (pytest's "no tests collected")."""
-
-
-SEVERITY = {
-    outcome: rank
-    for rank, outcome in enumerate(
-        (
-            Outcome.HOLDS,
-            Outcome.KNOWN,
-            Outcome.NOT_RUN,
-            Outcome.FIXED,
-            Outcome.CHANGED,
-            Outcome.BROKEN,
-            Outcome.ERROR,
-        )
-    )
-}
-FAILING = {Outcome.BROKEN, Outcome.CHANGED, Outcome.FIXED}
 
 
 class Unusable(Exception):
@@ -181,6 +164,7 @@ class Judge:
             contract=contract,
             promise=promise,
             case=case,
+            draft="raw" if "raw_handoff" in getattr(item, "fixturenames", ()) else "exported",
             outcome=Outcome.HOLDS,
             reproduce=reproduce,
             figures=figures,
@@ -237,20 +221,9 @@ class Judge:
         if Outcome.ERROR in outcomes or crashed or len(verdicts) < self.expected:
             return EXIT_ERROR
         others_failed = exitstatus == pytest.ExitCode.TESTS_FAILED
-        if not others_failed and (missing or _unaccounted(verdicts)):
+        if not others_failed and (missing or unaccounted(verdicts)):
             return EXIT_NOT_RUN
         return int(exitstatus)
-
-
-def _unaccounted(verdicts: Sequence[Verdict]) -> bool:
-    """Whether something was not run for a recipe of which nothing says why.
-
-    A draft that the serving library refused leaves other contracts not run; that is told by the contract that
-    the refusal breaks, if it was among those that ran.
-    """
-    refusals = {Cause.DRAFT_REFUSED, Cause.RECIPE_REFUSED}
-    told = {v.recipe for v in verdicts if v.cause in refusals}
-    return any(v.outcome is Outcome.NOT_RUN and v.recipe not in told for v in verdicts)
 
 
 def describe_item(item: pytest.Item) -> tuple[str, str, str]:

@@ -109,7 +109,9 @@ def _path(text: str) -> Path | None:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the mark; refuse bad options before anything is collected."""
     worker = getattr(config, "workerinput", {})
-    config.stash[_SESSION] = worker.get("contracts_session") or uuid.uuid4().hex
+    config.stash[_SESSION] = (
+        worker.get("contracts_session") or os.environ.get("CONTRACTS_SESSION") or uuid.uuid4().hex
+    )
     config.addinivalue_line("markers", f"{MARK}: a promise about the interface between training and serving")
     config.stash[_REPORTS] = []
     config.pluginmanager.register(_Recorder(config.stash[_REPORTS]), "contracts-recorder")

@@ -35,7 +35,7 @@ class Target:
     tie_word_embeddings: bool = False
     dtype: DType = "float32"
     """Of the weights as saved, the draft's as well."""
-    seed: int = 1
+    seed: int = 5
     fixture: str | None = None
     """Folder of contracts/fixtures with a committed checkpoint of these sizes; None: a seeded random one."""
 

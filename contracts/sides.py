@@ -1,40 +1,28 @@
-"""A side: one library in one interpreter. Finds out what is there, runs its probe, keeps what came back.
-
-A probe run is cached under a digest of everything that can change its answer: the library's files, the
-related package versions, the probe's own source, and the cases with the files they name.
-"""
+"""A side: one library in one interpreter. Finds out what is there, and what its probe says about cases."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import re
 import shutil
 import subprocess
 import tempfile
-import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock
 from pydantic import TypeAdapter, ValidationError
 
-from contracts.conversation import PROBES, RESULT, Progress, run_probe
+from contracts import kept
+from contracts.conversation import PROBES, Progress, run_probe
 from contracts.facts import CASE_TIMEOUT, LIBRARIES, PROTOCOL, CaseResult, Device, SideIdentity, SideName
+from contracts.kept import Case, Kept
 from contracts.records import UnsupportedRelease, check_supported
 
 IDENTIFY_TIMEOUT = 60.0
-FAILED_KEPT = 24 * 3600.0
-UNUSED_KEPT = 30 * 24 * 3600.0
-RECORD = "run.json"
 
 _IDENTITY = TypeAdapter(SideIdentity)
-_OURS = re.compile(r"(speculators|sglang)-.+-[0-9a-f]{16}(?P<session>\.\w+)?")
-"""Name of a folder that a run was kept in; with a session, a run that failed."""
 
 
 class SideUnavailable(Exception):
@@ -54,9 +42,27 @@ class SideRun:
     """What a probe reported about a list of cases."""
 
     results: Mapping[str, CaseResult]
+    folders: Mapping[str, Path]
+    """Where the probe wrote the files of each case."""
     stand_ins: tuple[str, ...]
-    folder: Path
-    """Where the probe wrote its files."""
+
+    @classmethod
+    def of(cls, answers: Iterable[Kept]) -> SideRun:
+        """Answers by the names of their cases."""
+        found = {answer.result.case: answer for answer in answers}
+        return cls(
+            results={name: answer.result for name, answer in found.items()},
+            folders={name: answer.folder for name, answer in found.items()},
+            stand_ins=tuple(dict.fromkeys(item for answer in found.values() for item in answer.stand_ins)),
+        )
+
+    def __or__(self, other: SideRun) -> SideRun:
+        """Both together."""
+        return SideRun(
+            results={**self.results, **other.results},
+            folders={**self.folders, **other.folders},
+            stand_ins=tuple(dict.fromkeys([*self.stand_ins, *other.stand_ins])),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,63 +108,95 @@ class Side:
 
     def run(
         self,
-        cases: Sequence[Mapping[str, Any]],
+        cases: Sequence[Case],
         cache: Path,
         *,
-        inputs: Sequence[Path] = (),
         session: str = "",
         case_timeout: float = CASE_TIMEOUT,
         progress: Progress | None = None,
         device: Device = "cpu",
     ) -> SideRun:
-        """Run the probe on `cases`, or return what an equal run reported before.
+        """Run the probe on those of `cases` that it has not answered before; the library runs on `device`.
 
-        In a case, `{folder}` stands for the folder of this run; `inputs` are files or folders whose
-        contents decide about equality. The library runs on `device`.
-
-        A run in which something failed is kept for `session` only: its other workers share it, the next
-        session tries again.
+        A case that failed is kept for `session` only: its other workers share it, the next session tries
+        again. Cases with the same name but other contents are all answered; the last stands in what is
+        returned.
 
         Raises:
             CacheUnavailable: `cache` cannot be written.
 
         """
-        name = f"{self.library}-{self.version}-{self._key(cases, inputs, device)[:16]}"
         make_folder(cache)
-        with FileLock(cache / f"{name}.lock"):
-            complete, own = cache / name, cache / f"{name}.{session or os.getpid()}"
-            for folder in (complete, own):
-                if (known := _load_run(folder)) is not None:
-                    os.utime(folder)
-                    return known
-            sweep(cache)
-            shutil.rmtree(own, ignore_errors=True)
-            own.mkdir()
-            order = [_in_folder(case, own) for case in cases]
-            results, stand_ins = run_probe(
-                self.python, self.library, order, own, case_timeout, progress, device=device
-            )
-            _save_run(own, results, stand_ins)
-            kept = own
-            if not any(result.error for result in results):
-                shutil.rmtree(complete, ignore_errors=True)
-                kept = own.rename(complete)
-            return SideRun(
-                results={result.case: result for result in results}, stand_ins=stand_ins, folder=kept
+        contents, salt = kept.Contents(), self._salt(device)
+        asked = {kept.key(case, salt, contents): case for case in cases}
+        session = session or kept.own_session()
+        lock = _digest([case["case"] for case in cases] + [device])
+        with FileLock(cache / f"{self.library}-{self.version}-{lock}.lock"):
+            missing = {key: case for key, case in asked.items() if not self._find(cache, key, case, session)}
+            if missing:
+                kept.sweep(cache)
+                self._ask(missing, cache, session, case_timeout, progress, device)
+            answers = [self._find(cache, key, case, session) for key, case in asked.items()]
+        return SideRun.of(answer for answer in answers if answer)
+
+    def _find(self, cache: Path, key: str, case: Case, session: str) -> Kept | None:
+        place = self._place(cache, key)
+        return kept.load(place, case) or kept.load(kept.unsettled(place, session), case)
+
+    def _ask(
+        self,
+        cases: Mapping[str, Case],
+        cache: Path,
+        session: str,
+        case_timeout: float,
+        progress: Progress | None,
+        device: Device,
+    ) -> None:
+        """Let the probe answer `cases`, and keep each answer as it comes."""
+        order, waiting = [], {}
+        for key, name, case in kept.distinct(cases):
+            folder = kept.unsettled(self._place(cache, key), session)
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            order.append(kept.request(case, folder) | {"case": name})
+            waiting[name] = (key, case, folder)
+
+        def heard(result: CaseResult, stand_ins: tuple[str, ...]) -> None:
+            key, case, folder = waiting[result.case]
+            kept.save(folder, case, replace(result, case=case["case"]), stand_ins)
+            if not result.error:
+                kept.settle(folder, self._place(cache, key))
+
+        prefix = f"{self._place(cache, '0' * 16).name}."  # swept, should nobody be left to remove it
+        with tempfile.TemporaryDirectory(prefix=prefix, dir=cache) as talk:
+            run_probe(
+                self.python,
+                self.library,
+                order,
+                Path(talk),
+                case_timeout,
+                progress,
+                device=device,
+                heard=heard,
             )
 
-    def _key(self, cases: Sequence[Mapping[str, Any]], inputs: Sequence[Path], device: Device) -> str:
+    def _place(self, cache: Path, key: str) -> Path:
+        return cache / f"{self.library}-{self.version}-{key}"
+
+    def _salt(self, device: Device) -> str:
+        """All that can change an answer beside the case itself."""
         settings = sorted(
             item for item in os.environ.items() if item[0].startswith(("SGLANG_", "HF_", "TORCH"))
         )
-        digest = hashlib.sha256(repr((PROTOCOL, self.identity.fingerprint, device, settings)).encode())
-        digest.update(json.dumps(list(cases), sort_keys=True, default=dict).encode())
         shared = [PROBES.parent / name for name in ("facts.py", "checkpoint.py", "speculation.py")]
         others = tuple(library for library in LIBRARIES.values() if library != self.library)
         own = [path for path in PROBES.rglob("*.py") if not path.name.startswith(others)]
-        for path in sorted([*own, *shared]) + [file for root in inputs for file in _files(root)]:
-            digest.update(path.read_bytes())
-        return digest.hexdigest()
+        code = hashlib.sha256(b"".join(path.read_bytes() for path in sorted([*own, *shared])))
+        return repr((PROTOCOL, self.identity.fingerprint, device, settings, code.hexdigest()))
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
 
 
 def identify(name: SideName, python: str) -> SideIdentity:
@@ -201,81 +239,3 @@ def make_folder(folder: Path) -> None:
             f"cache folder {folder} cannot be written ({error.strerror}); name another with "
             "--contracts-cache or CONTRACTS_CACHE"
         ) from None
-
-
-def sweep(cache: Path, *, now: float | None = None) -> None:
-    """Remove what nobody will read any more: failed runs of old sessions, and runs long unused."""
-    now = time.time() if now is None else now
-    for folder in cache.iterdir():
-        match = _OURS.fullmatch(folder.name)
-        if match is None:
-            continue  # the cache may be a folder that other things live in
-        with suppress(FileNotFoundError):
-            if now - folder.stat().st_mtime > (FAILED_KEPT if match["session"] else UNUSED_KEPT):
-                shutil.rmtree(folder, ignore_errors=True)
-
-
-def _save_run(folder: Path, results: Sequence[CaseResult], stand_ins: tuple[str, ...]) -> None:
-    data = {
-        "stand_ins": stand_ins,
-        "files": manifest(folder),
-        "results": [RESULT.dump_python(item, mode="json") for item in results],
-    }
-    partial = folder / f"{RECORD}.partial"
-    partial.write_text(json.dumps(data))
-    partial.rename(folder / RECORD)
-
-
-def _load_run(folder: Path) -> SideRun | None:
-    """The run that `folder` holds; None if there is none, or if it was damaged since."""
-    try:
-        data = json.loads((folder / RECORD).read_text())
-        results = [RESULT.validate_python(item) for item in data["results"]]
-        if not is_intact(folder, data["files"]):
-            return None
-        return SideRun(
-            results={result.case: result for result in results},
-            stand_ins=tuple(data["stand_ins"]),
-            folder=folder,
-        )
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def manifest(folder: Path) -> dict[str, list[int]]:
-    """Size and time of change of every file in a folder, by its path below it."""
-    return {str(file.relative_to(folder)): _stamp(file) for file in _files(folder)}
-
-
-def is_intact(folder: Path, recorded: Mapping[str, list[int]]) -> bool:
-    """Whether every file of a manifest is still there, whole and untouched.
-
-    Nothing else is looked at: another process may be writing exports beside them.
-    """
-    try:
-        return all(_stamp(folder / name) == stamp for name, stamp in recorded.items())
-    except OSError:
-        return False
-
-
-def _stamp(file: Path) -> list[int]:
-    status = file.lstat()  # of a link itself: an environment links to an interpreter that may be updated
-    return [status.st_size, status.st_mtime_ns]
-
-
-def _in_folder(value: Any, folder: Path) -> Any:
-    """A case with the folder of its run filled in."""
-    if isinstance(value, str):
-        return value.replace("{folder}", str(folder))
-    if isinstance(value, Mapping):
-        return {key: _in_folder(item, folder) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_in_folder(item, folder) for item in value]
-    return value
-
-
-def _files(root: Path) -> list[Path]:
-    """Every file of an input; an input that a failed probe never wrote has none."""
-    if root.is_dir():
-        return sorted(path for path in root.rglob("*") if path.is_file())
-    return [root] if root.exists() else []

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 import pytest
 
 from contracts.causes import Cause
 
-__all__ = ["Broken", "Cause", "Changed", "Difference", "Outcome", "Verdict"]
+Kind = Literal["exported", "raw"]
+
+__all__ = ["Broken", "Cause", "Changed", "Difference", "Outcome", "Verdict", "unaccounted"]
 
 
 class Outcome(StrEnum):
@@ -27,6 +30,25 @@ class Outcome(StrEnum):
     ERROR = "error"
     """The suite or the machine failed; nothing is known about the interface."""
     NOT_RUN = "not-run"
+
+
+SEVERITY = {
+    outcome: rank
+    for rank, outcome in enumerate(
+        (
+            Outcome.HOLDS,
+            Outcome.KNOWN,
+            Outcome.NOT_RUN,
+            Outcome.FIXED,
+            Outcome.CHANGED,
+            Outcome.BROKEN,
+            Outcome.ERROR,
+        )
+    )
+}
+"""Rank of each outcome; the worst last."""
+FAILING = frozenset({Outcome.BROKEN, Outcome.CHANGED, Outcome.FIXED})
+"""Outcomes that say something of the interface, and nothing good."""
 
 
 class Broken(pytest.fail.Exception):  # type: ignore[name-defined, misc]
@@ -75,6 +97,8 @@ class Verdict:
     """What it was judged on: a recipe, with the side in front where a contract looks at one side; `release`
     in place of the recipe where it does not matter."""
     outcome: Outcome
+    draft: Kind = "exported"
+    """Which checkpoint was served: as exported for the serving release, or `raw`, as training saved it."""
     cause: str | None = None
     expected: str | None = None
     seen: str | None = None
@@ -90,3 +114,14 @@ class Verdict:
     def recipe(self) -> str:
         """The recipe that it was judged on; empty for a test of a user's own that has none."""
         return "" if self.case == "-" else self.case.rpartition("/")[2]
+
+
+def unaccounted(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Contracts that were not run for a recipe of which nothing says why.
+
+    A draft that the serving library refused leaves other contracts not run; that is told by the contract that
+    the refusal breaks, if it was among those that ran.
+    """
+    refusals = {Cause.DRAFT_REFUSED, Cause.RECIPE_REFUSED}
+    told = {it.recipe for it in verdicts if it.cause in refusals}
+    return [it for it in verdicts if it.outcome is Outcome.NOT_RUN and it.recipe not in told]

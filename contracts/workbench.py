@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from contracts.acceptance import Acceptance
 from contracts.conversation import Progress
 from contracts.facts import CASE_TIMEOUT, Device, DraftFacts, Refusal, SideName
 from contracts.group import Group, Options
-from contracts.handoff import Handoff, Kind, NotRun, ProbeFailed, describe, observed
+from contracts.handoff import Handoff, NotRun, ProbeFailed, describe, observed
+from contracts.kept import Case
 from contracts.probes import language
 from contracts.promise import METRICS
 from contracts.recipes import RECIPES, Recipe
@@ -19,6 +19,7 @@ from contracts.replay import Replay
 from contracts.settings import TOKENS, Setting
 from contracts.sides import Side, SideUnavailable
 from contracts.surfaces import Shown
+from contracts.verdict import Kind
 
 
 class Workbench:
@@ -85,6 +86,16 @@ class Workbench:
             raise NotRun(str(found), side_missing=True)
         return found
 
+    def train(self) -> None:
+        """Let the training probe answer all that contracts will ask it."""
+        for group in self._groups:
+            group.trained  # noqa: B018 (run when first asked for)
+        self._groups[0].release_run("training")
+
+    def serving_cases(self) -> list[Case]:
+        """All that contracts will ask the serving probe about the drafts of this training side."""
+        return [case for group in self._groups for part in group.serving_cases() for case in part]
+
     def stand_ins(self) -> dict[str, list[str]]:
         """What was stood in for, by side, as far as their probes have run here; runs none."""
         found: dict[str, list[str]] = {}
@@ -109,22 +120,18 @@ class Workbench:
         group = self.group(recipe)
         if name == "training":
             result = observed(group.trained.results[recipe], "training")
-            refusals, root = result.refusals, group.trained.folder
         else:
             group.training_facts(recipe)
             self.side("serving")
             result = observed(group.served.results[f"exported/{recipe}"], "serving")
-            refusals, root = self._readable(group, result.refusals), group.served.folder
         assert result.facts is not None
-        told = tuple(replace(item, message=item.message.replace(str(root), "")) for item in refusals)
-        return Shown(facts=result.facts, refusals=told)
+        return Shown(facts=result.facts, refusals=group.readable(recipe, result.refusals))
 
     def traits(self, name: SideName) -> Shown:
         """What one side's release shows whatever the recipe."""
-        self.side(name)
         run = self._groups[0].release_run(name)
         observed(run.results["release"], name)
-        traits = json.loads((run.folder / "release.json").read_text())
+        traits = json.loads((run.folders["release"] / "release.json").read_text())
         return Shown(traits=traits)
 
     def handoff(self, recipe: str, kind: Kind = "exported") -> Handoff:
@@ -143,7 +150,7 @@ class Workbench:
             kind=kind,
             training=training,
             serving=result.facts,
-            serving_refusals=self._readable(group, result.refusals),
+            serving_refusals=group.readable(recipe, result.refusals),
             export_refusals=planned.refusals,
             renames=planned.renames
             if kind == "exported"
@@ -179,7 +186,8 @@ class Workbench:
         untrained = group.training_refusals(recipe, "replay")
         if untrained:
             raise NotRun(f"the training side did not run the draft: {describe(untrained)}")
-        return self._readable(group, observed(group.served.results[f"forward/{recipe}"], "serving").refusals)
+        result = observed(group.served.results[f"forward/{recipe}"], "serving")
+        return group.readable(recipe, result.refusals)
 
     def replay(self, recipe: str) -> Replay:
         """The recipe's draft on the same inputs on both sides.
@@ -192,7 +200,7 @@ class Workbench:
         if refusals:
             raise NotRun(f"the serving side did not run the draft: {describe(refusals)}")
         group = self.group(recipe)
-        served = group.served.folder / "replays" / f"{recipe}.safetensors"
+        served = group.served.folders[f"forward/{recipe}"] / "replay.safetensors"
         return Replay.read(group.golden(recipe), served, self._recipes[recipe].served_dtype)
 
     # -------------------------------------------------------------- depth engine
@@ -212,7 +220,7 @@ class Workbench:
         found: list[Refusal] = []
         for case in (group.alone(recipe), f"engine/{recipe}/{setting.name}"):
             found += observed(group.served.results[case], "serving").refusals
-        return self._readable(group, tuple(found))
+        return group.readable(recipe, found)
 
     def acceptance(self, recipe: str, setting: Setting) -> Acceptance:
         """What an engine made of the recipe's draft, beside what training expects of it.
@@ -225,14 +233,11 @@ class Workbench:
         if refusals:
             raise NotRun(f"the serving side did not serve the prompts: {describe(refusals)}")
         group = self.group(recipe)
-        runs = group.served.folder / "runs"
+        folders = group.served.folders
         return Acceptance.read(
             expected=group.expected(recipe),
-            run=runs / f"engine/{recipe}/{setting.name}.json",
-            alone=runs / f"{group.alone(recipe)}.json",
+            run=folders[f"engine/{recipe}/{setting.name}"] / "run.json",
+            alone=folders[group.alone(recipe)] / "run.json",
             metrics=group.draft_folder(recipe) / METRICS,
             setting=setting,
         )
-
-    def _readable(self, group: Group, refusals: tuple[Refusal, ...]) -> tuple[Refusal, ...]:
-        return tuple(replace(item, message=group.without_paths(item.message)) for item in refusals)

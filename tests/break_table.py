@@ -76,24 +76,22 @@ def rows(workbench: Workbench, breaks: Sequence[Break], root: Path, cache: Path)
     for number, item in enumerate(breaks):
         for draft in (CANARY, DRAFT):
             mutate(group.draft_folder(draft, "exported"), root / draft / str(number), item.apply)
-            asked = [(ENGINE, group.engine_case(draft, CHAIN) | {"run": f"{{folder}}/{draft}/{number}.json"})]
+            asked = [(ENGINE, group.engine_case(draft, CHAIN))]
             if draft == CANARY:
                 forward = group.forward_case(draft)
-                replay = f"{{folder}}/replays/{number}.safetensors"
-                load = {key: value for key, value in forward.items() if key not in ("golden", "replay")}
-                asked += [(LOAD, load), (FORWARD, forward | {"replay": replay})]
+                load = {key: value for key, value in forward.items() if key not in ("inputs", "replay")}
+                asked += [(LOAD, load), (FORWARD, forward)]
             for depth, case in asked:
                 changed = {
                     "case": f"{depth}/{draft}/{number}",
-                    "folder": str(root / draft / str(number)),
+                    "folder": root / draft / str(number),
                     "server_args": [
                         *case["server_args"],
                         *(argument.format(target=case["target"]) for argument in item.server_args),
                     ],
                 }
                 cases.append(case | changed)
-    inputs = [root, group.target_folder(by_name(CANARY).target), group.golden(CANARY)]
-    run = workbench.side("serving").run(cases, cache, inputs=inputs)
+    run = workbench.side("serving").run(cases, cache)
     return [_row(workbench, item, run, number) for number, item in enumerate(breaks)]
 
 
@@ -106,7 +104,7 @@ def _row(workbench: Workbench, item: Break, run: SideRun, number: int) -> Row:
     replayed = {}
     if not forward.refusals:
         golden = workbench.group(CANARY).golden(CANARY)
-        served = run.folder / "replays" / f"{number}.safetensors"
+        served = run.folders[f"{FORWARD}/{CANARY}/{number}"] / "replay.safetensors"
         replayed = {"replay": Replay.read(golden, served, good.recipe.served_dtype)}
     engine, accepted = _engine(workbench, CANARY, run, number)
     _, trained = _engine(workbench, DRAFT, run, number)
@@ -130,8 +128,8 @@ def _engine(
     group = workbench.group(draft)
     acceptance = Acceptance.read(
         expected=group.expected(draft),
-        run=run.folder / draft / f"{number}.json",
-        alone=group.served.folder / "runs" / f"{group.alone(draft)}.json",
+        run=run.folders[f"{ENGINE}/{draft}/{number}"] / "run.json",
+        alone=group.served.folders[group.alone(draft)] / "run.json",
         metrics=group.draft_folder(draft) / METRICS,
         setting=CHAIN,
     )

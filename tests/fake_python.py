@@ -17,7 +17,7 @@ if sys.argv[2] == "identify":
     sys.exit(plan.get("identify_status", 0))
 order = json.load(open(sys.argv[4]))
 with open({plan!r} + ".runs", "a") as runs:
-    runs.write("run\\n")
+    runs.write(json.dumps(order) + "\\n")
 out = os.fdopen(int(sys.argv[5]), "w", buffering=1)
 print("a line of the log", flush=True)
 for step in plan["steps"]:
@@ -102,7 +102,12 @@ def fake_python(
     return script
 
 
+def orders(script: Path) -> list[dict[str, Any]]:
+    """What the fake probe was asked, run by run."""
+    log = script.parent / "plan.json.runs"
+    return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+
+
 def runs(script: Path) -> int:
     """How often the fake probe was run."""
-    log = script.parent / "plan.json.runs"
-    return len(log.read_text().splitlines()) if log.exists() else 0
+    return len(orders(script))

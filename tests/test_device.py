@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,22 +11,16 @@ from contracts.facts import DraftFacts, to_json
 from contracts.judge import EXIT_ERROR
 from tests.bench import RAW_REFUSED, Bench
 from tests.facts import SERVED
-from tests.fake_python import HELLO, fake_python, runs
+from tests.fake_python import HELLO, fake_python, orders, runs
 
 if TYPE_CHECKING:
     from contracts.sides import Side
 
 
-def orders(bench: Bench) -> list[dict[str, Any]]:
-    """What the serving probe was asked, run by run."""
-    files = (bench.root / "cache").glob("sglang-*/probe-*.json")
-    return [json.loads(file.read_text()) for file in files]
-
-
 def test_cpu_is_one_run_of_the_probe(bench: Bench) -> None:
     result = bench.run()
     assert runs(bench.serving) == 1
-    (order,) = orders(bench)
+    (order,) = orders(bench.serving)
     assert order["device"] == "cpu"
     result.stdout.fnmatch_lines(["*depths: load (on cpu)", "*stand-in: a stand-in*"])
 
@@ -36,7 +30,8 @@ def test_gpu_runs_drafts_apart_from_loading_them(bench: Bench) -> None:
     assert result.ret == 0
     assert runs(bench.serving) == 2
     found = {
-        order["device"]: {case["case"].split("/")[0] for case in order["cases"]} for order in orders(bench)
+        order["device"]: {case["case"].split("/")[0] for case in order["cases"]}
+        for order in orders(bench.serving)
     }
     assert found == {"cpu": {"raw", "exported"}, "cuda": {"forward"}}
     result.stdout.fnmatch_lines(["*(on cuda)", "*stand-in: a stand-in, at depth load*"])
@@ -52,7 +47,7 @@ def test_reproduction_names_the_device(bench: Bench) -> None:
 def test_arguments_of_ones_own_server_are_taken(bench: Bench) -> None:
     result = bench.run("--server-args=--speculative-algorithm EAGLE")
     assert result.ret == 0
-    (order,) = orders(bench)
+    (order,) = orders(bench.serving)
     given = {case["case"].split("/")[0]: case["server_args"] for case in order["cases"]}
     assert given["exported"] == given["forward"] == ["--speculative-algorithm", "EAGLE"]
     assert given["raw"] == []

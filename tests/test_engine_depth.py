@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from contracts.probes import language
 from contracts.settings import SETTINGS, TOKENS
 from tests.bench import RAW_REFUSED, Bench
 from tests.facts import SERVED, TRAINED
-from tests.fake_python import fake_python
+from tests.fake_python import fake_python, orders
 
 ENGINE = "contracts.test_acceptance"
 CRASHED = {"error": "killed by SIGSEGV"}
@@ -45,8 +44,8 @@ def test_accept_lengths_are_told_beside_what_they_should_be(bench: Bench) -> Non
 
 def test_every_setting_is_asked_of_the_engine_and_the_target_alone(bench: Bench) -> None:
     bench.run(target=ENGINE, k="chain-trained")
-    (file,) = (bench.root / "cache").glob("sglang-*/probe-*.json")
-    cases = {case["case"]: case for case in json.loads(file.read_text())["cases"]}
+    (order,) = orders(bench.serving)
+    cases = {case["case"]: case for case in order["cases"]}
     names = {f"engine/trained/{setting.name}" for setting in SETTINGS}
     assert {*names, "engine/keyed_permutation/alone"} <= set(cases)
     alone, tree = cases["engine/keyed_permutation/alone"], cases["engine/trained/tree"]
@@ -98,6 +97,6 @@ def test_training_that_cannot_continue_the_prompts_is_told(bench: Bench) -> None
 
 def test_engine_is_not_run_when_nothing_asks_for_it(bench: Bench) -> None:
     bench.run()
-    (file,) = (bench.root / "cache").glob("sglang-*/probe-*.json")
-    kinds = {case["case"].partition("/")[0] for case in json.loads(file.read_text())["cases"]}
+    (order,) = orders(bench.serving)
+    kinds = {case["case"].partition("/")[0] for case in order["cases"]}
     assert kinds == {"raw", "exported", "forward"}

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import contracts
+from contracts import kept
 from contracts.replay import Replay
 from contracts.verdict import Cause
 from tests.replays import CHAIN, LAYER, PREFILL
@@ -72,7 +73,7 @@ faults = {
     "no_final_norm": (LlamaModel, "forward", no_final_norm),
 }
 from safetensors.torch import load_file
-late["prompt"] = load_file(case["golden"])["tokens"][:1]
+late["prompt"] = load_file(case["inputs"])["tokens"][:1]
 for name, fault in faults.items():
     if os.fork():
         assert os.wait()[1] == 0, name
@@ -109,7 +110,7 @@ def replays(real_workbench: Workbench, sglang: Side, tmp_path_factory: pytest.Te
     """What each engine computed, by one process of the serving interpreter."""
     root = tmp_path_factory.mktemp("engines")
     case = real_workbench.group("plain").forward_case("plain")
-    (root / "case.json").write_text(json.dumps(case))
+    (root / "case.json").write_text(json.dumps(kept.request(case, root)))
     for name in EXPECTED:
         (root / name).mkdir()
     done = subprocess.run(
@@ -126,8 +127,9 @@ def replays(real_workbench: Workbench, sglang: Side, tmp_path_factory: pytest.Te
 
 @pytest.mark.parametrize("fault", EXPECTED)
 def test_engine_that_breaks_a_term_is_named(replays: Path, real_workbench: Workbench, fault: str) -> None:
-    case = real_workbench.group("plain").forward_case("plain")
-    replay = Replay.read(Path(case["golden"]), replays / fault / "replay.safetensors", case["dtype"])
+    group = real_workbench.group("plain")
+    case = group.forward_case("plain")
+    replay = Replay.read(group.golden("plain"), replays / fault / "replay.safetensors", case["dtype"])
     cause, breaks = EXPECTED[fault]
     verdicts = broken(replay=replay)
     found = {contract: verdict.cause for contract, verdict in verdicts.items() if contract not in ASIDE}

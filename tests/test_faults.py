@@ -126,15 +126,14 @@ def served(
     root = tmp_path_factory.mktemp("faults")
     cases = []
     for fault in FAULTS:
-        good = real_workbench.handoff(fault.recipe)
         source, folder = (
             real_workbench.group(fault.recipe).draft_folder(fault.recipe, "exported"),
             root / "drafts" / fault.name,
         )
         mutate(source, folder, fault.apply)
-        target = real_workbench.group(fault.recipe).target_folder(good.recipe.target)
-        cases.append({"case": fault.name, "folder": str(folder), "target": str(target), "server_args": []})
-    run = sglang.run(cases, root / "cache", inputs=[root / "drafts"])
+        target = real_workbench.group(fault.recipe).target_folder(fault.recipe)
+        cases.append({"case": fault.name, "folder": folder, "target": target, "server_args": []})
+    run = sglang.run(cases, root / "cache")
     handoffs = {}
     for fault in FAULTS:
         result = run.results[fault.name]

@@ -127,18 +127,16 @@ def ran(
         case = real_workbench.group(fault.recipe).forward_case(fault.recipe)
         folder = root / "drafts" / fault.name
         mutate(real_workbench.group(fault.recipe).draft_folder(fault.recipe, "exported"), folder, fault.apply)
-        replay = f"{{folder}}/replays/{fault.name}.safetensors"
         arguments = case["server_args"] if fault.with_server_args else []
-        cases.append(
-            case | {"case": fault.name, "folder": str(folder), "replay": replay, "server_args": arguments}
-        )
-    run = sglang.run(cases, root / "cache", inputs=[root / "drafts"])
+        cases.append(case | {"case": fault.name, "folder": folder, "server_args": arguments})
+    run = sglang.run(cases, root / "cache")
     found = {}
     for fault, case in zip(FAULTS, cases, strict=True):
         result = run.results[fault.name]
         assert result.error is None, result.error
-        file = run.folder / "replays" / f"{fault.name}.safetensors"
-        replay = None if result.refusals else Replay.read(case["golden"], file, case["dtype"])
+        golden = real_workbench.group(fault.recipe).golden(fault.recipe)
+        file = run.folders[fault.name] / "replay.safetensors"
+        replay = None if result.refusals else Replay.read(golden, file, case["dtype"])
         found[fault.name] = Ran(replay=replay, refusals=result.refusals)
     return found
 

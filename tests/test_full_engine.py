@@ -22,7 +22,6 @@ from typer.testing import CliRunner
 import contracts
 from contracts.cli import app
 from contracts.probes import language
-from contracts.recipes import by_name
 from contracts.settings import SETTINGS, TOKENS
 from contracts.speculation import EngineRun
 from contracts.terminal import EXIT_BROKEN
@@ -106,7 +105,7 @@ def check(answers: Sequence[Mapping[str, Any]], run: EngineRun) -> None:
 def test_full_engine_agrees_with_the_scheduler_in_process(
     real_workbench: Workbench, sglang: Side, server_args: Sequence[str], in_process: EngineRun, tmp_path: Path
 ) -> None:
-    target = real_workbench.group("trained").target_folder(by_name("trained").target)
+    target = real_workbench.group("trained").target_folder("trained")
     case = {
         "server_args": ["--model-path", str(target), *server_args],
         "prompts": language.prompts(),
@@ -130,7 +129,7 @@ def url(
 ) -> Iterator[str]:
     """The address of the real HTTP server with the trained draft."""
     root = tmp_path_factory.mktemp("server")
-    source = real_workbench.group("trained").target_folder(by_name("trained").target)
+    source = real_workbench.group("trained").target_folder("trained")
     save_speaking_target(source, root / "target")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -11,7 +11,7 @@ import pytest
 
 from contracts import checkpoint, export
 from contracts.dialect import Dialect
-from contracts.recipes import RECIPES, by_name
+from contracts.recipes import RECIPES
 from contracts.served_target import ServedTarget
 from contracts.settings import SETTINGS
 from contracts.verdict import Cause
@@ -61,15 +61,15 @@ def test_export_for_a_target_fits_what_the_engine_derives_of_it(
     cases = []
     for name, changes in LONGER.items():
         target, draft = tmp_path / name, tmp_path / f"{name}-draft"
-        shutil.copytree(real_workbench.group("plain").target_folder(by_name("plain").target), target)
+        shutil.copytree(real_workbench.group("plain").target_folder("plain"), target)
         config = json.loads((target / "config.json").read_text()) | changes
         (target / "config.json").write_text(json.dumps(config))
         source = checkpoint.read(real_workbench.group("plain").draft_folder("plain"))
         planned = export.plan(source, Dialect.for_release(sglang.version), ServedTarget.read(target))
         export.write(planned, draft)
         case = real_workbench.group("plain").forward_case("plain") | {"case": name, "dtype": "auto"}
-        cases.append(case | {"folder": str(draft), "target": str(target)})
-    run = sglang.run(cases, tmp_path / "cache", inputs=[tmp_path])
+        cases.append(case | {"folder": draft, "target": target})
+    run = sglang.run(cases, tmp_path / "cache")
     assert {name: (it.error, it.refusals) for name, it in run.results.items()} == dict.fromkeys(
         LONGER, (None, ())
     )
@@ -99,10 +99,7 @@ def test_every_recipe_varies_what_it_says(real_workbench: Workbench) -> None:
 
 def test_messages_of_the_library_carry_no_path_of_this_machine(real_workbench: Workbench) -> None:
     (refusal,) = real_workbench.handoff("plain", "raw").serving_refusals
-    assert (
-        str(real_workbench.group("plain").target_folder(by_name("plain").target).parent)
-        not in refusal.message
-    )
+    assert str(real_workbench.group("plain").target_folder("plain").parent) not in refusal.message
     assert "drafts/plain" in refusal.message
 
 
@@ -122,8 +119,7 @@ def elsewhere(
         "pages": ("--page-size", "4"),
     }
     cases = [
-        case
-        | {"case": name, "run": f"{{folder}}/{name}.json", "server_args": [*case["server_args"], *arguments]}
+        case | {"case": name, "server_args": [*case["server_args"], *arguments]}
         for name, arguments in asked.items()
     ]
     run = sglang.run(cases, tmp_path_factory.mktemp("elsewhere"))

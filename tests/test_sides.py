@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from contracts import sides
+from contracts import kept, sides
 from contracts.conversation import GRACE, RESTARTS, run_probe
 from contracts.sides import BadInterpreter, CacheUnavailable, Side, SideUnavailable
 from tests.fake_python import HELLO, fake_python, runs
@@ -190,14 +190,15 @@ def test_equal_run_is_not_repeated(tmp_path: Path) -> None:
 def test_other_cases_inputs_or_library_files_run_again(tmp_path: Path) -> None:
     found, cache, source = side(tmp_path), tmp_path / "cache", tmp_path / "input"
     source.write_text("one")
-    found.run(CASES, cache, inputs=[source])
-    found.run(CASES[:1], cache, inputs=[source])
+    cases = [case | {"input": source} for case in CASES]
+    found.run(cases, cache)
+    found.run([cases[0] | {"more": 1}], cache)
     source.write_text("two")
-    found.run(CASES, cache, inputs=[source])
+    found.run(cases, cache)
     plan = json.loads((tmp_path / "python" / "plan.json").read_text())
     changed = json.loads(plan["identity"]) | {"fingerprint": "edited"}
     (tmp_path / "python" / "plan.json").write_text(json.dumps(plan | {"identity": json.dumps(changed)}))
-    Side.find("serving", found.python).run(CASES, cache, inputs=[source])
+    Side.find("serving", found.python).run(cases, cache)
     assert runs(Path(found.python)) == 4
 
 
@@ -219,51 +220,54 @@ def test_killed_run_is_not_taken_for_a_complete_one(tmp_path: Path) -> None:
 def test_one_session_leaves_the_failed_run_of_another_alone(tmp_path: Path) -> None:
     found = side(tmp_path, steps=(HELLO, "exit"))
     first = found.run(CASES, tmp_path / "cache", session="a")
-    (first.folder / "draft").touch()
+    (first.folders["one"] / "draft").touch()
     second = found.run(CASES, tmp_path / "cache", session="b")
-    assert second.folder != first.folder
-    assert (first.folder / "draft").exists()
+    assert second.folders["one"] != first.folders["one"]
+    assert (first.folders["one"] / "draft").exists()
 
 
 def test_run_that_broke_off_leaves_nothing_that_counts(tmp_path: Path) -> None:
     found = side(tmp_path)
-    folder = found.run(CASES, tmp_path / "cache").folder
-    (folder / "run.json").unlink()
+    folder = found.run(CASES, tmp_path / "cache").folders["one"]
+    (folder / "case.json").unlink()
     (folder / "half-written").touch()
-    assert found.run(CASES, tmp_path / "cache").folder == folder
+    assert found.run(CASES, tmp_path / "cache").folders["one"] == folder
     assert not (folder / "half-written").exists()
 
 
 @pytest.mark.parametrize("damage", ["garbled", "truncated", "file_gone", "file_cut"])
 def test_damaged_run_is_made_again(tmp_path: Path, damage: str) -> None:
-    found = side(tmp_path)
-    folder = found.run(CASES, tmp_path / "cache").folder
-    record = folder / "run.json"
+    (tmp_path / "written").write_text("by the probe")
+    found = side(tmp_path, files={"written": tmp_path / "written"})
+    cases = [case | {"written": "{folder}/written"} for case in CASES]
+    folder = found.run(cases, tmp_path / "cache").folders["one"]
+    record = folder / "case.json"
     if damage == "garbled":
         record.write_text("{}")
     elif damage == "truncated":
         record.write_text(record.read_text()[:20])
     elif damage == "file_cut":
-        (folder / "probe-0.json").write_text("")
+        (folder / "written").write_text("")
     else:
-        (folder / "probe-0.json").unlink()
-    assert found.run(CASES, tmp_path / "cache").results["one"].error is None
+        (folder / "written").unlink()
+    assert found.run(cases, tmp_path / "cache").results["one"].error is None
+    assert (folder / "written").read_text() == "by the probe"
     assert runs(Path(found.python)) == 2
 
 
 def test_old_runs_are_swept(tmp_path: Path) -> None:
     found, cache = side(tmp_path), tmp_path / "cache"
-    used = found.run(CASES, cache).folder
+    used = set(map(str, found.run(CASES, cache).folders.values()))
     for name in ("sglang-0.5.9-0123456789abcdef", "sglang-0.5.9-0123456789abcdef.session"):
         (cache / name).mkdir()
     foreign = {"photos", "code.d", "my-photos-2019.old"}
     for name in foreign:
         (cache / name).mkdir()
-    sides.sweep(cache, now=time.time() + 2 * 24 * 3600)
+    kept.sweep(cache, now=time.time() + 2 * 24 * 3600)
     assert sorted(path.name for path in cache.iterdir() if path.is_dir()) == sorted(
-        ["sglang-0.5.9-0123456789abcdef", used.name, *foreign]
+        ["sglang-0.5.9-0123456789abcdef", *(Path(name).name for name in used), *foreign]
     )
-    sides.sweep(cache, now=time.time() + 40 * 24 * 3600)
+    kept.sweep(cache, now=time.time() + 40 * 24 * 3600)
     assert {path.name for path in cache.iterdir() if path.is_dir()} == foreign
 
 
@@ -279,10 +283,8 @@ def test_settings_of_the_library_in_the_environment_count(
 
 def test_folder_is_filled_in_wherever_it_stands(tmp_path: Path) -> None:
     cache = tmp_path / 'odd "name" {folder}'
-    run = side(tmp_path).run([{"case": "one", "nested": {"list": ["{folder}/x"]}}], cache)
-    (case,) = json.loads((run.folder / "probe-0.json").read_text())["cases"]
-    assert case["nested"]["list"][0].endswith("/x")
-    assert 'odd "name" {folder}' in case["nested"]["list"][0]
+    case = kept.request({"case": "one", "nested": {"list": ["{folder}/x"]}}, cache)
+    assert case["nested"]["list"] == [f"{cache}/x"]
 
 
 def test_cache_that_cannot_be_written(tmp_path: Path) -> None:
@@ -295,9 +297,9 @@ def test_cache_that_cannot_be_written(tmp_path: Path) -> None:
 def test_run_is_found_while_files_come_and_go_beside_it(tmp_path: Path) -> None:
     """Another worker writes exports into the folder of a run, under temporary names."""
     (tmp_path / "draft").write_text("weights")
-    recorded = sides.manifest(tmp_path)
+    recorded = kept.manifest(tmp_path)
     (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
-    assert sides.is_intact(tmp_path, recorded)
+    assert kept.is_intact(tmp_path, recorded)
     stop = threading.Event()
 
     def churn() -> None:
@@ -310,9 +312,62 @@ def test_run_is_found_while_files_come_and_go_beside_it(tmp_path: Path) -> None:
     thread = threading.Thread(target=churn)
     thread.start()
     try:
-        assert all(sides.is_intact(tmp_path, recorded) for _ in range(300))
+        assert all(kept.is_intact(tmp_path, recorded) for _ in range(300))
     finally:
         stop.set()
         thread.join()
     (tmp_path / "draft").unlink()
-    assert not sides.is_intact(tmp_path, recorded)
+    assert not kept.is_intact(tmp_path, recorded)
+
+
+def test_only_what_is_new_is_asked(tmp_path: Path) -> None:
+    found = side(tmp_path)
+    found.run(CASES, tmp_path / "cache")
+    seen: list[tuple[int, int]] = []
+    more = [*CASES, {"case": "three"}]
+    run = found.run(more, tmp_path / "cache", progress=lambda done, total: seen.append((done, total)))
+    assert set(run.results) == {"one", "two", "three"}
+    assert seen == [(0, 1), (1, 1)]
+
+
+def test_answers_heard_before_an_interrupt_stay(tmp_path: Path) -> None:
+    found = side(tmp_path)
+
+    def interrupted(done: int, total: int) -> None:
+        if (done, total) == (2, 2):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        found.run(CASES, tmp_path / "cache", progress=interrupted)
+    seen: list[int] = []
+    found.run(CASES, tmp_path / "cache", progress=lambda _, total: seen.append(total))
+    assert seen == [1, 1]
+    assert not [path for path in (tmp_path / "cache").iterdir() if "0" * 16 in path.name]
+
+
+def test_equal_content_elsewhere_is_the_same_case(tmp_path: Path) -> None:
+    said = {
+        "facts": {},
+        "refusals": [{"stage": "load", "error": "E", "message": f"no x in {tmp_path}/a/draft"}],
+    }
+    found = side(tmp_path, answers={"*": said})
+    for place in "ab":
+        (tmp_path / place / "draft").mkdir(parents=True)
+        (tmp_path / place / "draft" / "config.json").write_text("{}")
+    told = [
+        found.run([{"case": "one", "draft": tmp_path / place / "draft"}], tmp_path / "cache").results["one"]
+        for place in "ab"
+    ]
+    assert [item.refusals[0].message for item in told] == [
+        f"no x in {tmp_path}/{place}/draft" for place in "ab"
+    ]
+    assert runs(Path(found.python)) == 1
+
+
+def test_cases_of_one_name_and_other_contents_are_all_answered(tmp_path: Path) -> None:
+    found = side(tmp_path)
+    cases = [{"case": "one", "content": content} for content in range(3)]
+    found.run(cases, tmp_path / "cache")
+    for case in cases:
+        assert found.run([case], tmp_path / "cache").results["one"].case == "one"
+    assert runs(Path(found.python)) == 1

@@ -84,7 +84,7 @@ def setup(device: Device = "cpu") -> tuple[str, ...]:
 
 def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
     """Serve the draft in `case["folder"]` for the target in `case["target"]` as far as the library allows."""
-    if "golden" in case:
+    if "inputs" in case:
         return sglang_replay.observe(case, refusals)
     if "release" in case:
         return sglang_traits.observe(case)

@@ -50,7 +50,6 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
                 watch.note(batch, result)
         run = EngineRun(generations=tuple(_generation(request, watch) for request in requests))
         file = Path(case["run"])
-        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(to_json(run)))
         if watch:
             save_file(watch.tensors([request.rid for request in requests]), file.with_suffix(".safetensors"))

@@ -8,7 +8,6 @@ draft skip `fc` is thus seen at depth "load", not here.)
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -31,9 +30,9 @@ class _ChainEnded(Exception):
 
 
 def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
-    """Replay the golden inputs in `case["golden"]` and write what came out to `case["replay"]`."""
-    golden = load_file(case["golden"])
-    chain = len(golden["golden/logits"])
+    """Replay the inputs in `case["inputs"]` and write what came out to `case["replay"]`."""
+    golden = load_file(case["inputs"])
+    chain = int(golden["steps"])
     with refusals.stage("replay"):
         engine = sglang_scheduler.arguments(case["device"])
         arguments = [*case["server_args"], "--dtype", case["dtype"], *engine, *ALONE]
@@ -41,9 +40,7 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
         scheduler = sglang_scheduler.start(line, case["server_args"])
         replay = _Replay(scheduler, golden)
         replay.run()
-        file = Path(case["replay"])
-        file.parent.mkdir(exist_ok=True)
-        save_file(replay.tensors(), file)
+        save_file(replay.tensors(), case["replay"])
     return DraftFacts()
 
 

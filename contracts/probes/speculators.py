@@ -89,7 +89,7 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
     if model is None:
         return DraftFacts()
     taps = speculators_facts.taps(model, recipe, target)
-    _replay(model, taps, target, Path(case["golden"]), refusals)
+    _replay(model, taps, target, (Path(case["inputs"]), Path(case["golden"])), refusals)
     if "prompts" in case:
         with refusals.stage("generate"):
             speculators_acceptance.save_expected(
@@ -107,23 +107,19 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
 
 
 def _save_target(spec: dict[str, Any], folder: Path) -> None:
-    """A seeded random Llama, saved by transformers, or a committed one; recipes share targets."""
-    if (folder / "config.json").exists():
-        return
+    """A seeded random Llama, saved by transformers, or a committed one; the same bytes whatever saves it."""
     if spec["fixture"]:
         shutil.copytree(FIXTURES / spec["fixture"], folder)
-        transformers_target.spell_rope_twice(folder)
-        return
-    from transformers import LlamaConfig, LlamaForCausalLM
+    else:
+        from transformers import LlamaConfig, LlamaForCausalLM
 
-    torch.manual_seed(spec["seed"])
-    sizes = {key: spec[key] for key in (*LAYER_KEYS, "num_hidden_layers", "tie_word_embeddings")}
-    rope = transformers_target.rope({"rope_type": "default", "rope_theta": spec["rope_theta"]})
-    config = LlamaConfig(**sizes, **rope, rms_norm_eps=1e-5, bos_token_id=1, eos_token_id=2)
-    model = LlamaForCausalLM(config)
-    _seed(model, spec["seed"], lambda name: "norm" in name)  # fresh norms are all ones and hide much
-    model.to(getattr(torch, spec["dtype"])).save_pretrained(folder)
-    transformers_target.spell_rope_twice(folder)
+        sizes = {key: spec[key] for key in (*LAYER_KEYS, "num_hidden_layers", "tie_word_embeddings")}
+        rope = transformers_target.rope({"rope_type": "default", "rope_theta": spec["rope_theta"]})
+        config = LlamaConfig(**sizes, **rope, rms_norm_eps=1e-5, bos_token_id=1, eos_token_id=2)
+        model = LlamaForCausalLM(config)
+        _seed(model, spec["seed"], lambda _: True, spread=config.initializer_range)
+        model.to(getattr(torch, spec["dtype"])).save_pretrained(folder)
+    transformers_target.spell_for_all(folder)
 
 
 def _draft_class(recipe: dict[str, Any], folder: Path, target: Path) -> None:
@@ -148,14 +144,17 @@ def _layer_config(recipe: dict[str, Any], target: Path) -> Any:
     return {"llama": LlamaConfig, "qwen3": Qwen3Config}[recipe["layer_type"]](**keys)
 
 
-def _seed(model: Any, seed: int, chosen: Callable[[str], bool]) -> None:
-    """Give every chosen weight a seeded value, as training would; norms stay near one."""
+def _seed(model: Any, seed: int, chosen: Callable[[str], bool], spread: float = 0.1) -> None:
+    """Give every chosen weight a seeded value, as training would; norms stay near one.
+
+    Values are drawn in the order of names: releases of transformers initialise in orders of their own.
+    """
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in sorted(model.named_parameters()):
         if chosen(name):
-            noise = 0.1 * torch.randn(parameter.shape, generator=generator)
+            noise = torch.randn(parameter.shape, generator=generator)
             with torch.no_grad():
-                parameter.copy_(1 + noise if "norm" in name else noise)
+                parameter.copy_(1 + 0.1 * noise if "norm" in name else spread * noise)
 
 
 def _train_command(_recipe: dict[str, Any], folder: Path, target: Path) -> None:
@@ -212,9 +211,12 @@ def _load(folder: Path, target: Path | None = None) -> Any:
     return draft
 
 
-def _replay(draft: Any, taps: tuple[int, ...], target: Path, file: Path, refusals: Refusals) -> None:
-    """Write the golden tensors: inputs, what the draft makes of them, and what each hypothesis would.
+def _replay(
+    draft: Any, taps: tuple[int, ...], target: Path, files: tuple[Path, Path], refusals: Refusals
+) -> None:
+    """Write the inputs to a file of their own, and the golden tensors: what the draft makes of them.
 
+    With them goes what each hypothesis would make, and what the target says.
     Everything is computed in float32 from the weights as saved. What the library raises is its refusal; what
     goes wrong with a hypothesis is our own fault.
     """
@@ -244,5 +246,10 @@ def _replay(draft: Any, taps: tuple[int, ...], target: Path, file: Path, refusal
     golden |= speculators_replay.chain(dense, trained.inputs, CHAIN_STEPS, trained.how).tensors("golden/")
     for name, outcome in speculators_hypotheses.outcomes(trained, CHAIN_STEPS):
         golden |= outcome.tensors(f"hypothesis/{name}/")
-    file.parent.mkdir(exist_ok=True)
-    save_file({name: tensor.contiguous() for name, tensor in golden.items()}, file)
+    inputs = {
+        "tokens": golden["tokens"],
+        "given": golden["given"],
+        "steps": torch.tensor([len(golden["golden/logits"])]),
+    }
+    for file, tensors in zip(files, (inputs, golden), strict=True):
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, file)

@@ -63,7 +63,6 @@ def save_expected(
         found[f"bare_states/{number}"] = target_states.bare
         found[f"proposals/{number}"] = torch.stack([ids for ids, _ in asked])
         found[f"margins/{number}"] = torch.stack([margins for _, margins in asked])
-    file.parent.mkdir(parents=True, exist_ok=True)
     save_file({name: tensor.contiguous() for name, tensor in found.items()}, file)
 
 

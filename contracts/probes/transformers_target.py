@@ -60,10 +60,19 @@ def rope_parameters(config: Any) -> dict[str, Any]:
     return {"rope_type": "default", **(config.rope_scaling or {}), "rope_theta": config.rope_theta}
 
 
-def spell_rope_twice(folder: Path) -> None:
-    """Let the config.json of a target state its RoPE in both spellings, so that any release can serve it."""
+def spell_for_all(folder: Path) -> None:
+    """Let the configs of a target read the same whichever transformers saved it, so that any can read them.
+
+    RoPE and dtype stand there in the spellings of both transformers 4 and 5.
+    """
+    for file in folder.glob("*config.json"):
+        config = json.loads(file.read_text())
+        config.pop("transformers_version", None)
+        file.write_text(json.dumps(config, indent=2, sort_keys=True))
     file = folder / "config.json"
     config = json.loads(file.read_text())
+    dtype = config.get("dtype") or config.get("torch_dtype")
+    config |= {"dtype": dtype, "torch_dtype": dtype}
     base = {
         "rope_theta": config.get("rope_theta"),
         "rope_type": "default",

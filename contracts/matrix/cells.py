@@ -1,0 +1,173 @@
+"""A cell of the matrix: one training release beside one serving release, and the verdicts about the two.
+
+A cell is a file of verdicts (`pytest --verdicts`) with a name that says whose they are; so cells that were
+filled on several machines are put together by laying their files into one folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from packaging.version import InvalidVersion, Version
+from pydantic import TypeAdapter, ValidationError
+
+from contracts.recipes import RECIPES
+from contracts.verdict import FAILING, SEVERITY, Kind, Outcome, Verdict, unaccounted
+
+JOINT = "--"
+"""Between the two releases in the name of a cell's file."""
+SUFFIX = ".jsonl"
+_VERDICT = TypeAdapter(Verdict)
+_RECIPES = frozenset(recipe.name for recipe in RECIPES)
+
+
+class BadCell(Exception):
+    """A file is no whole record of a cell. One line."""
+
+
+@dataclass(frozen=True, order=True)
+class Pair:
+    """One training release and one serving release, as the user names them."""
+
+    training: str
+    serving: str
+
+    @property
+    def title(self) -> str:
+        """As a person would say it."""
+        return f"speculators {self.training} → sglang {self.serving}"
+
+    @property
+    def file_name(self) -> str:
+        """What the file of its cell is called."""
+        return f"{self.training}{JOINT}{self.serving}{SUFFIX}".replace("/", "_")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """What is known about one pair of releases."""
+
+    pair: Pair
+    verdicts: tuple[Verdict, ...] = ()
+    sides: tuple[str, ...] = ()
+    """What was judged, on what: lines of a report."""
+    expected: int = 0
+    """Contracts and cases that were to be judged."""
+    unavailable: str | None = None
+    """Why nothing could be judged; None if something was."""
+
+    @cached_property
+    def outcome(self) -> Outcome:
+        """The worst that became of any contract."""
+        if self.unavailable or len(self.verdicts) < self.expected or not self.verdicts:
+            return Outcome.ERROR
+        missed = unaccounted(self.verdicts)
+        told = (it.outcome for it in self.verdicts if it.outcome is not Outcome.NOT_RUN)
+        return worst([*told, *(it.outcome for it in missed[:1])])
+
+    @property
+    def counts(self) -> Counter[Outcome]:
+        """How many contracts came to which outcome."""
+        return Counter(verdict.outcome for verdict in self.verdicts)
+
+    def crossing(self, draft: Kind) -> tuple[int, int]:
+        """Recipes whose draft crosses whole, exported or raw, and recipes that there are.
+
+        A draft crosses whole if every contract about it holds; a known incompatibility is one, too.
+        """
+        held: dict[str, bool] = {}
+        for verdict in self.verdicts:
+            if verdict.draft == draft and verdict.recipe in _RECIPES:
+                held[verdict.recipe] = held.get(verdict.recipe, True) and verdict.outcome is Outcome.HOLDS
+        return sum(held.values()), len(held)
+
+
+def worst(outcomes: Iterable[Outcome]) -> Outcome:
+    """The worst of some outcomes; of none, *holds*."""
+    return max(outcomes, key=SEVERITY.__getitem__, default=Outcome.HOLDS)
+
+
+def is_broken(cells: Iterable[Cell]) -> bool:
+    """Whether a contract of any cell is broken, changed or fixed."""
+    return any(verdict.outcome in FAILING for cell in cells for verdict in cell.verdicts)
+
+
+def read(file: Path) -> Cell:
+    """The cell that a file holds.
+
+    Raises:
+        BadCell: it is not whole, or no such file at all.
+
+    """
+    training, joint, serving = file.name.removesuffix(SUFFIX).partition(JOINT)
+    if not (training and joint and serving):
+        due = f"TRAINING{JOINT}SERVING{SUFFIX}"
+        raise BadCell(f"{file}: its name does not say whose it is; it has to be {due}")
+    try:
+        header, *lines, end = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        verdicts = [_verdict(line) for line in lines]
+        if header["kind"] != "header" or end != {"kind": "end", "verdicts": len(verdicts)}:
+            raise ValueError
+        return Cell(
+            pair=Pair(training, serving),
+            verdicts=tuple(verdicts),
+            sides=tuple(line for side in header["sides"].values() for line in side),
+            expected=header["expected"],
+            unavailable=header.get("unavailable"),
+        )
+    except OSError as error:
+        raise BadCell(f"{file}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError, AttributeError, ValidationError):
+        raise BadCell(f"{file}: no whole record of verdicts; fill the cell again") from None
+
+
+def _verdict(line: dict[str, object]) -> Verdict:
+    if line.pop("kind") != "verdict":
+        raise ValueError
+    return _VERDICT.validate_python(line)
+
+
+def read_all(folder: Path) -> list[Cell]:
+    """Every cell in a folder and those below it.
+
+    Raises:
+        BadCell: one is not whole, there is none, or there are two of one pair.
+
+    """
+    files = sorted(path for path in folder.rglob(f"*{JOINT}*{SUFFIX}") if not path.name.startswith("."))
+    if not files:
+        raise BadCell(f"{folder}: no cell of a matrix in it (files like 0.9.0{JOINT}0.5.23{SUFFIX})")
+    found: dict[Pair, Path] = {}
+    for file in files:
+        pair = read(file).pair
+        if pair in found:
+            raise BadCell(f"{file}: there is another record of the same cell: {found[pair]}")
+        found[pair] = file
+    return [read(file) for file in files]
+
+
+def write_unavailable(file: Path, reason: str) -> None:
+    """Write a cell in which nothing could be judged, and why."""
+    header = {"kind": "header", "format": 1, "expected": 0, "sides": {}, "unavailable": reason}
+    lines = (header, {"kind": "end", "verdicts": 0})
+    partial = file.with_name(f".{file.name}.{os.getpid()}.partial")
+    partial.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    partial.replace(file)
+
+
+def in_order(releases: Iterable[str]) -> list[str]:
+    """Releases, oldest first; what is no release (a folder, an interpreter) after them."""
+
+    def place(name: str) -> tuple[int, Version, str]:
+        try:
+            return 0, Version(name), name
+        except InvalidVersion:
+            return 1, Version("0"), name
+
+    return sorted(set(releases), key=place)

@@ -1,0 +1,197 @@
+"""Fills cells of the matrix: every side is run once, then the contracts judge each pair from what is kept.
+
+What depends on one side costs what one side costs; a pair adds a run of the contracts over answers that are
+there. Verdicts are kept under everything that can change them, so that an unchanged cell costs nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from contracts import environments, kept
+from contracts.environments import NotProvisioned, interpreter
+from contracts.facts import SideName
+from contracts.installer import InstallFailed
+from contracts.matrix.cells import BadCell, Cell, Pair, read, write_unavailable
+from contracts.matrix.steps import Done, Step, Steps
+from contracts.sides import BadInterpreter, Side, SideUnavailable
+from contracts.verdict import Outcome
+from contracts.wanted import Wanted, shown
+
+PACKAGE = Path(__file__).parent.parent
+TRAINING, SERVING, JUDGING = 100.0, 60.0, 6.0
+"""Seconds that a training side, a serving side and a cell take by experience, for the estimate."""
+SETTINGS = ("SGLANG_", "HF_", "TORCH", "CONTRACTS_SERVER_ARGS", "CONTRACTS_DEVICE")
+"""Beginnings of the variables that can change a verdict."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What is to be filled, and how."""
+
+    pairs: Sequence[Pair]
+    words: Mapping[tuple[SideName, str], str]
+    """How each side is named to pytest: an interpreter, or library==release."""
+    cache: Path
+    output: Path
+    """Folder for the files of cells."""
+    workers: int
+    over: str | None = None
+    """Interpreter that environments are laid over; None: the shared packages of the cache."""
+    pytest_args: Sequence[str] = ()
+    case_timeout: float
+
+
+@dataclass
+class Filling:
+    """What is known while cells are filled."""
+
+    sides: dict[tuple[SideName, str], Side] = field(default_factory=dict)
+    missing: dict[tuple[SideName, str], str] = field(default_factory=dict)
+    """Why a side is none."""
+
+
+def fill(request: Request, say: Callable[[str], None]) -> list[Cell]:
+    """Fill the cells that are asked for; returns them in order.
+
+    Raises:
+        KeyboardInterrupt: what was finished stays.
+        CacheUnavailable: the cache cannot be written.
+
+    """
+    request.output.mkdir(parents=True, exist_ok=True)
+    known = _find_sides(request, say)
+    open_pairs = [pair for pair in request.pairs if not _settled(request, known, pair)]
+    say(f"{len(request.pairs)} cells, {len(request.pairs) - len(open_pairs)} of them known already")
+    if open_pairs:
+        steps = Steps(request.workers, {"CONTRACTS_SESSION": f"matrix{os.getpid()}"})
+        try:
+            _run(request, known, open_pairs, steps)
+        except KeyboardInterrupt:
+            steps.stop()
+            raise
+    return [read(request.output / pair.file_name) for pair in request.pairs]
+
+
+def _find_sides(request: Request, say: Callable[[str], None]) -> Filling:
+    """Make the environments that are named and not there, and identify every side."""
+    found = Filling()
+    for (name, release), words in request.words.items():
+        try:
+            try:
+                python = interpreter(name, words, request.cache)
+            except NotProvisioned:
+                wanted = Wanted.parse(words)
+                say(f"making an environment of {wanted.shown}")
+                python = environments.provision(wanted, request.cache, over=request.over).python
+            found.sides[name, release] = Side.find(name, python)
+        except (InstallFailed, SideUnavailable, BadInterpreter) as error:
+            found.missing[name, release] = str(error)
+            say(f"{shown(words)}: {error}")
+    return found
+
+
+def _settled(request: Request, known: Filling, pair: Pair) -> bool:
+    """Whether a cell needs no run: a side is missing, or its verdicts are kept."""
+    file = request.output / pair.file_name
+    reasons = [known.missing[side] for side in _sides(pair) if side in known.missing]
+    if reasons:
+        write_unavailable(file, "; ".join(reasons))
+        return True
+    place = _place(request, known, pair)
+    stored = place / pair.file_name
+    try:
+        read(stored)
+    except BadCell:
+        return False
+    os.utime(place)
+    shutil.copyfile(stored, file)
+    return True
+
+
+def _sides(pair: Pair) -> tuple[tuple[SideName, str], tuple[SideName, str]]:
+    return ("training", pair.training), ("serving", pair.serving)
+
+
+def _place(request: Request, known: Filling, pair: Pair) -> Path:
+    """Where the verdicts of a cell are kept: under all that can change them."""
+    settings = sorted(item for item in os.environ.items() if item[0].startswith(SETTINGS))
+    sides = [(request.words[side], known.sides[side].identity.fingerprint) for side in _sides(pair)]
+    told = json.dumps([pair.file_name, sides, settings, list(request.pytest_args), _package()])
+    return request.cache / f"verdicts-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+
+
+def _package() -> str:
+    """Digest of the contracts and all that they go by."""
+    digest = hashlib.sha256()
+    for file in sorted(PACKAGE.rglob("*")):
+        if file.is_file() and file.suffix != ".pyc" and PACKAGE / "matrix" not in file.parents:
+            digest.update(str(file.relative_to(PACKAGE)).encode() + file.read_bytes())
+    return digest.hexdigest()
+
+
+def _run(request: Request, known: Filling, pairs: Sequence[Pair], steps: Steps) -> None:
+    """Run each training side, then each serving side over the drafts of all, then the contracts."""
+    trainings = list(dict.fromkeys(pair.training for pair in pairs))
+    servings = list(dict.fromkeys(pair.serving for pair in pairs))
+    steps.expect(len(trainings) * TRAINING + len(servings) * SERVING + len(pairs) * JUDGING)
+    for release in trainings:
+        command = _prepare(request, [release], None)
+        steps.start(Step(title=f"speculators {release}", command=command, weight=TRAINING))
+    steps.wait()
+    for release in servings:
+        served = [pair for pair in pairs if pair.serving == release]
+        command = _prepare(request, [pair.training for pair in served], release)
+        step = Step(title=f"sglang {release}", command=command, weight=SERVING)
+        steps.start(step, partial(_judge, request, known, served, steps))
+    steps.wait()
+
+
+def _prepare(request: Request, trainings: Sequence[str], serving: str | None) -> list[str]:
+    """The command that runs the probes of some training releases, or of a serving one over their drafts."""
+    command = [sys.executable, "-m", "contracts", "prepare", f"--cache={request.cache}"]
+    command.append(f"--case-timeout={request.case_timeout}")
+    command += [f"--training={request.words['training', release]}" for release in trainings]
+    return command if serving is None else [*command, f"--serving={request.words['serving', serving]}"]
+
+
+def _judge(request: Request, known: Filling, pairs: Sequence[Pair], steps: Steps, _: Done) -> None:
+    """Let the contracts judge some pairs, whatever became of their probes: they say what did."""
+    for pair in pairs:
+        file = request.output / pair.file_name
+        file.unlink(missing_ok=True)  # of an earlier matrix
+        command = [
+            *(sys.executable, "-m", "pytest", "--pyargs", "contracts", "-m", "contracts"),
+            *("-q", "-p", "no:cacheprovider", f"--verdicts={file}", f"--contracts-cache={request.cache}"),
+            f"--case-timeout={request.case_timeout}",
+            *(f"--{name}-python={request.words[name, release]}" for name, release in _sides(pair)),
+            *request.pytest_args,
+        ]
+        step = Step(title=pair.title, command=command, weight=JUDGING)
+        steps.start(step, partial(_keep, request, known, pair))
+
+
+def _keep(request: Request, known: Filling, pair: Pair, done: Done) -> None:
+    """Keep the verdicts of a cell, unless the suite or the machine failed in it."""
+    file = request.output / pair.file_name
+    try:
+        cell = read(file)
+    except BadCell:
+        told = f"pytest ended with {done.status} and no verdicts: {done.last_line}"
+        write_unavailable(file, told)
+        return
+    if cell.outcome is Outcome.ERROR:
+        return
+    place = _place(request, known, pair)
+    made = kept.unsettled(place, kept.own_session())
+    made.mkdir(exist_ok=True)
+    shutil.copyfile(file, made / pair.file_name)
+    kept.settle(made, place)

@@ -1,0 +1,198 @@
+"use strict";
+const table = JSON.parse(document.getElementById("data").textContent);
+const form = document.getElementById("filter");
+const DETAIL = ["cause", "expected", "seen", "fix", "reason", "upstream"];
+const OUTCOMES = { ".": "holds", k: "known", "-": "not-run", F: "fixed", C: "changed", B: "broken", E: "error" };
+const SEVERITY = ".k-FCBE";
+
+/* An element with text or other elements in it; never markup. */
+function make(tag, attributes, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes || {})) element.setAttribute(name, value);
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+const text = (number) => (number < 0 ? "" : table.texts[number]);
+const detail = (number) => {
+  const parts = {};
+  if (number !== undefined) DETAIL.forEach((name, place) => (parts[name] = text(table.details[number][place])));
+  return parts;
+};
+const recipe = (row) => table.rows[row][1].split("/").pop();
+const plural = (count, what) => `${count} ${what}${count === 1 ? "" : "s"}`;
+
+/* What of a cell the filter leaves: row, letter and number of the detail. */
+function chosen(cell) {
+  const wanted = Object.fromEntries(new FormData(form));
+  const rows = [];
+  for (let row = 0; row < cell.outcomes.length; row++) {
+    const letter = cell.outcomes[row];
+    if (letter === " ") continue;
+    if (wanted.contract && table.contracts[table.rows[row][0]] !== wanted.contract) continue;
+    if (wanted.recipe && recipe(row) !== wanted.recipe) continue;
+    if (wanted.cause && detail(cell.details[row]).cause !== wanted.cause) continue;
+    rows.push({ row, letter, detail: cell.details[row] });
+  }
+  return rows;
+}
+
+const worst = (rows) =>
+  rows.reduce((least, { letter }) => (SEVERITY.indexOf(letter) > SEVERITY.indexOf(least) ? letter : least), ".");
+
+/* The grid. */
+function showGrid() {
+  const filtered = [...new FormData(form).values()].some(Boolean);
+  const counts = {};
+  for (const link of document.querySelectorAll("[data-cell]")) {
+    const cell = table.cells[link.dataset.cell];
+    const [training, serving] = link.dataset.cell.split("|");
+    const rows = chosen(cell);
+    let letter = Object.keys(OUTCOMES).find((key) => OUTCOMES[key] === cell.outcome);
+    let small = cell.unavailable ? "" : cell.crossing.exported.join("/");
+    let told = cell.unavailable ? "nothing could be judged" : `${cell.crossing.exported.join(" of ")} cross`;
+    if (filtered && !cell.unavailable) {
+      const failing = rows.filter((item) => item.letter !== ".").length;
+      letter = rows.length ? worst(rows) : "";
+      small = failing || "";
+      told = rows.length ? `${failing} of ${rows.length} do not hold` : "nothing of the kind";
+    }
+    const outcome = OUTCOMES[letter] || "none";
+    counts[outcome] = (counts[outcome] || 0) + 1;
+    link.parentElement.className = outcome;
+    link.querySelector("b").textContent = letter || "\u00a0";
+    link.querySelector("small").textContent = small;
+    link.setAttribute("aria-label", `speculators ${training}, sglang ${serving}: ${outcome}, ${told}`);
+  }
+  const names = Object.entries(counts).map(([outcome, count]) => `${count} ${outcome}`);
+  document.getElementById("status").textContent =
+    `${plural(document.querySelectorAll("[data-cell]").length, "cell")}: ${names.join(", ")}` +
+    (filtered ? ", of what is filtered" : "");
+}
+
+/* One cell. */
+function showCell() {
+  const section = document.getElementById("cell");
+  const name = decodeURIComponent(location.hash.slice(1));
+  const cell = table.cells[name];
+  for (const link of document.querySelectorAll("[data-cell]")) {
+    if (link.dataset.cell === name) link.setAttribute("aria-current", "true");
+    else link.removeAttribute("aria-current");
+  }
+  section.replaceChildren();
+  if (!cell) return;
+  const [training, serving] = name.split("|");
+  section.append(make("h2", { tabindex: "-1" }, `speculators ${training} → sglang ${serving}`));
+  if (cell.unavailable) {
+    section.append(make("p", {}, "Nothing could be judged."), make("pre", {}, cell.unavailable));
+    return;
+  }
+  const [exported, of] = cell.crossing.exported;
+  section.append(
+    make("p", {}, `${exported} of ${of} kinds of draft cross whole once exported; ` +
+      `${cell.crossing.raw.join(" of ")} as saved.` +
+      (cell.missing ? ` ${plural(cell.missing, "contract")} were never judged.` : "")),
+    make("p", {}, make("a", { href: "#grid" }, "Back to the table")),
+    make("pre", {}, cell.sides.join("\n")),
+  );
+  section.append(...acceptLengths(cell), make("h2", {}, "Contracts"), letters(chosen(cell)));
+  section.append(make("h2", {}, "What does not hold"), ...explained(cell));
+}
+
+/* The number that people look at. */
+function acceptLengths(cell) {
+  const rows = Object.entries(cell.figures).map(([of, figures]) =>
+    make("tr", {}, make("th", { scope: "row" }, of),
+      ...["accept_length", "replayed", "promised"].map((name) =>
+        make("td", {}, figures[name] === undefined ? "" : figures[name].toFixed(2)))));
+  if (!rows.length) return [];
+  const head = ["setting/draft", "served", "replayed by training", "promised"];
+  return [
+    make("h2", {}, "Accept length"),
+    make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Accept lengths" },
+      make("table", {}, make("thead", {}, make("tr", {}, ...head.map((title) => make("th", { scope: "col" }, title)))),
+        make("tbody", {}, ...rows))),
+  ];
+}
+
+/* Contracts by kind of draft, a letter each. */
+function letters(rows) {
+  const byLabel = new Map();
+  const columns = new Set();
+  for (const { row, letter } of rows) {
+    const [contract, name] = table.rows[row];
+    const about = name.includes("/") ? ` (${name.slice(0, name.lastIndexOf("/"))})` : "";
+    const label = table.contracts[contract] + about;
+    if (!byLabel.has(label)) byLabel.set(label, { promise: table.promises[contract], cells: {} });
+    byLabel.get(label).cells[recipe(row)] = letter;
+    columns.add(recipe(row));
+  }
+  const known = [...table.recipes, ...columns].filter((item, place, all) => columns.has(item) && all.indexOf(item) === place);
+  const head = make("tr", {}, make("th", { scope: "col" }, "contract"),
+    ...known.map((title) => make("th", { scope: "col" }, title)));
+  const body = [...byLabel].sort(([one], [other]) => (one < other ? -1 : 1)).map(([label, { promise, cells }]) =>
+    make("tr", {}, make("th", { scope: "row", title: promise }, label),
+      ...known.map((title) => (cells[title] === undefined ? make("td", {}) :
+        make("td", { class: OUTCOMES[cells[title]], title: `${title}: ${OUTCOMES[cells[title]]}` }, cells[title])))));
+  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Contracts by kind of draft" },
+    make("table", { class: "letters" }, make("thead", {}, head), make("tbody", {}, ...body)));
+}
+
+/* Everything that does not hold, alike ones together, worst first. */
+function explained(cell) {
+  const groups = new Map();
+  for (const item of chosen(cell)) {
+    if (item.letter === ".") continue;
+    const parts = detail(item.detail);
+    const alike = [item.letter, parts.cause, parts.reason, parts.cause && item.letter !== "k" ? parts.seen : ""];
+    const key = JSON.stringify(alike);
+    if (!groups.has(key)) groups.set(key, { letter: item.letter, parts, rows: [] });
+    groups.get(key).rows.push(item.row);
+  }
+  const ordered = [...groups.values()].sort((one, other) => SEVERITY.indexOf(other.letter) - SEVERITY.indexOf(one.letter));
+  if (!ordered.length) return [make("p", {}, "Everything that is shown holds.")];
+  return ordered.map(({ letter, parts, rows }) => {
+    const contracts = [...new Set(rows.map((row) => table.contracts[table.rows[row][0]]))];
+    const cases = [...new Set(rows.map((row) => table.rows[row][1]))];
+    const entries = [
+      ["contracts", contracts.join(", ")],
+      ["drafts", cases.join(", ")],
+      ["promise", contracts.length === 1 ? table.promises[table.rows[rows[0]][0]] : ""],
+      ["cause", parts.cause && `${parts.cause}: ${table.explanations[parts.cause] || ""}`],
+      ["expected", parts.expected],
+      ["seen", parts.seen],
+      ["fix", parts.fix],
+      ["why", parts.reason],
+      ["upstream", parts.upstream],
+    ].filter(([, value]) => value);
+    const list = make("dl", {}, ...entries.flatMap(([title, value]) => [make("dt", {}, title), make("dd", {}, linked(value))]));
+    if (letter !== "-") {
+      const command = `pytest --pyargs ${table.rows[rows[0]][2]} ${cell.options}`.trim();
+      list.append(make("dt", {}, "reproduce"), make("dd", {}, make("code", {}, command)));
+    }
+    return make("article", { class: OUTCOMES[letter] },
+      make("h3", {}, `${OUTCOMES[letter].toUpperCase()}: ${parts.cause || plural(rows.length, "contract")}`), list);
+  });
+}
+
+const linked = (value) =>
+  /^https:\/\/\S+$/.test(value) ? make("a", { href: value, rel: "noreferrer" }, value) : value;
+
+function fill(select, values) {
+  for (const value of values) select.append(make("option", { value }, value));
+}
+
+fill(form.elements.contract, [...table.contracts].sort());
+fill(form.elements.recipe, table.recipes);
+fill(form.elements.cause, Object.keys(table.explanations).sort());
+form.hidden = false;
+const showAll = () => { showGrid(); showCell(); };
+form.addEventListener("change", showAll);
+form.addEventListener("reset", () => setTimeout(showAll));
+form.addEventListener("submit", (event) => event.preventDefault());
+window.addEventListener("hashchange", () => {
+  showCell();
+  const heading = document.querySelector("#cell h2");
+  if (heading) heading.focus();
+});
+showAll();

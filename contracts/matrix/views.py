@@ -1,0 +1,138 @@
+"""Views of the matrix: a page for a browser, and a table in markdown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from contracts.causes import by_code
+from contracts.matrix.cells import Cell, in_order
+from contracts.matrix.table import table
+from contracts.recipes import RECIPES
+from contracts.report import LETTERS
+from contracts.verdict import Outcome
+
+HERE = Path(__file__).parent
+MEANINGS = {
+    Outcome.HOLDS: "holds",
+    Outcome.KNOWN: "known: broken as recorded in known.toml",
+    Outcome.BROKEN: "broken: the interface is",
+    Outcome.CHANGED: "changed: the surface is not as recorded",
+    Outcome.FIXED: "fixed: recorded as broken, and holds",
+    Outcome.ERROR: "error: the suite or the machine failed",
+    Outcome.NOT_RUN: "not run",
+}
+
+
+def page(cells: Sequence[Cell]) -> str:
+    """A page that shows `cells`, whole in itself."""
+    environment = Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    made = table(cells)
+    # Inside of a script element nothing is escaped, and nothing may end it.
+    data = json.dumps(asdict(made), separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
+    return environment.get_template("page.html.j2").render(
+        table=made,
+        letters={str(outcome): letter for outcome, letter in LETTERS.items()},
+        meanings={str(outcome): meaning for outcome, meaning in MEANINGS.items()},
+        data=data,
+        script=(HERE / "page.js").read_text(encoding="utf-8"),
+    )
+
+
+def markdown(cells: Sequence[Cell]) -> str:
+    """The matrix as a table, and each cause with the drafts and pairs of releases that it befalls."""
+    by_pair = {cell.pair: cell for cell in cells}
+    trainings = in_order(pair.training for pair in by_pair)
+    servings = in_order(pair.serving for pair in by_pair)
+    found = {(cell.pair.training, cell.pair.serving): cell for cell in cells}
+    lines = [
+        "# Which drafts cross from speculators to sglang",
+        "",
+        "Rows: sglang, which serves the draft. Columns: speculators, which trained it. The letter is the",
+        f"worst that became of any contract; the number says how many of the {len(RECIPES)} kinds of draft",
+        "(contracts/recipes.py) cross whole once exported for that release: every contract about them holds.",
+        "",
+        ", ".join(f"`{letter}` {MEANINGS[outcome]}" for outcome, letter in LETTERS.items()) + ".",
+        "",
+        "| sglang | " + " | ".join(trainings) + " |",
+        "|---|" + "---|" * len(trainings),
+    ]
+    for serving in servings[::-1]:
+        row = (_short(found.get((training, serving))) for training in trainings)
+        lines.append(f"| {serving} | " + " | ".join(row) + " |")
+    lines += ["", "## Why", "", *_causes(cells, trainings, servings)]
+    return "\n".join(lines) + "\n"
+
+
+def _short(cell: Cell | None) -> str:
+    if cell is None:
+        return ""
+    letter = LETTERS[cell.outcome]
+    if cell.unavailable:
+        return f"{letter} {_line(cell.unavailable)}"
+    crossing, of = cell.crossing("exported")
+    return f"{letter} {crossing}/{of}"
+
+
+def _line(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _causes(cells: Sequence[Cell], trainings: Sequence[str], servings: Sequence[str]) -> list[str]:
+    """A row for each cause and the drafts that it befalls on the same pairs."""
+    where: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    for cell in cells:
+        for verdict in cell.verdicts:
+            if verdict.cause and verdict.outcome is not Outcome.FIXED:
+                pair = (cell.pair.training, cell.pair.serving)
+                where.setdefault((verdict.cause, _draft(verdict.draft, verdict.recipe)), set()).add(pair)
+    drafts: dict[tuple[str, frozenset[tuple[str, str]]], list[str]] = {}
+    for (cause, draft), befallen in sorted(where.items()):
+        drafts.setdefault((cause, frozenset(befallen)), []).append(draft)
+    lines = ["| cause | drafts | speculators | sglang |", "|---|---|---|---|"]
+    for (cause, pairs), names in drafts.items():
+        rows: dict[str, list[str]] = {}
+        for training in trainings:
+            served = [serving for serving in servings if (training, serving) in pairs]
+            if served:
+                rows.setdefault(ranges(served, servings), []).append(training)
+        told = [(ranges(trained, trainings), served) for served, trained in rows.items()]
+        lines += [f"| {cause} | {_some(names)} | {trained} | {served} |" for trained, served in told]
+    seen = dict.fromkeys(cause for cause, _ in drafts)
+    return [*lines, "", *(f"- **{cause}**: {by_code(cause).explanation}" for cause in seen)]
+
+
+def _draft(kind: str, recipe: str) -> str:
+    return "as saved" if kind == "raw" else recipe
+
+
+def _some(names: Sequence[str]) -> str:
+    """Names of drafts, or `all`."""
+    missing = {recipe.name for recipe in RECIPES} - set(names)
+    if not missing:
+        return "all"
+    if len(missing) <= len(RECIPES) // 3:
+        return f"all but {', '.join(sorted(missing))}"
+    return ", ".join(names)
+
+
+def ranges(chosen: Sequence[str], every: Sequence[str]) -> str:
+    """Releases with neighbours told as a range: `0.5.6 to 0.5.9, 0.5.12`; all of several as `all`."""
+    if len(chosen) == len(every) > 1:
+        return "all"
+    runs: list[list[str]] = []
+    for release in every:
+        if release not in chosen:
+            continue
+        place = every.index(release)
+        if runs and every.index(runs[-1][-1]) == place - 1:
+            runs[-1].append(release)
+        else:
+            runs.append([release])
+    return ", ".join(run[0] if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs)

@@ -1,0 +1,237 @@
+"""`contracts matrix`: every training release beside every serving release."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from contracts.facts import CASE_TIMEOUT, LIBRARIES, SideName
+from contracts.matrix import cells, views
+from contracts.matrix.cells import BadCell, Cell, Pair
+from contracts.matrix.fill import Request, fill
+from contracts.records import catalog
+from contracts.report import LETTERS
+from contracts.sides import CacheUnavailable
+from contracts.terminal import EXIT_BROKEN, EXIT_INTERRUPTED, cache_folder, fail, new_console, text
+from contracts.verdict import Outcome
+from contracts.wanted import BadRequirement, Wanted
+
+EXAMPLES = """
+Examples:
+
+contracts matrix
+
+contracts matrix --training 0.9.0 --serving 0.5.22 --serving 0.5.23
+
+contracts matrix --newest 2 -n 2 -o before-the-upgrade
+
+contracts matrix --serving "sglang@~/src/sglang" --training 0.9.0
+
+contracts matrix --from artifacts -o page
+
+contracts matrix --newest 1 -- -k "forward and plain"
+"""
+
+EXIT_ERROR = 3
+"""Some cell could not be judged, or not wholly."""
+
+WORKERS = min(4, os.cpu_count() or 1)
+
+Training = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--training",
+        metavar="RELEASE",
+        help="Of speculators: a release, a source tree or URL as `provision` takes it, or an interpreter; "
+        "repeatable. Default: every release that is recorded.",
+    ),
+]
+Serving = Annotated[
+    list[str] | None, typer.Option("--serving", metavar="RELEASE", help="Of sglang; likewise.")
+]
+Newest = Annotated[
+    int | None,
+    typer.Option(
+        "--newest",
+        metavar="N",
+        min=1,
+        help="Only the newest N pairs: newest with newest, the one before with the one before, ...",
+    ),
+]
+Output = Annotated[
+    Path, typer.Option("-o", "--output", metavar="FOLDER", help="For matrix.html, matrix.md and cells/.")
+]
+From = Annotated[
+    Path | None,
+    typer.Option("--from", metavar="FOLDER", help="Run nothing: show the cells whose files lie in FOLDER."),
+]
+Workers = Annotated[
+    int,
+    typer.Option("-n", "--workers", metavar="N", min=1, help="Processes at a time; each takes up to 1.5 GB."),
+]
+Plan = Annotated[
+    bool, typer.Option("--plan", help="Print the pairs as JSON, for a CI system, and run nothing.")
+]
+Over = Annotated[
+    Path | None,
+    typer.Option("--over", metavar="PYTHON", help="Lay environments that are missing over this interpreter."),
+]
+Cache = Annotated[
+    Path | None,
+    typer.Option("--cache", metavar="FOLDER", envvar="CONTRACTS_CACHE", help="Where everything is kept."),
+]
+Timeout = Annotated[
+    float, typer.Option("--case-timeout", metavar="SECONDS", help="Time limit for one case of a probe.")
+]
+PytestArgs = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[-- PYTEST...]", help="Options of pytest, to judge some of the contracts."),
+]
+
+
+def matrix(
+    pytest_args: PytestArgs = None,
+    training: Training = None,
+    serving: Serving = None,
+    newest: Newest = None,
+    output: Output = Path("matrix"),
+    source: From = None,
+    workers: Workers = WORKERS,
+    plan: Plan = False,
+    over: Over = None,
+    cache: Cache = None,
+    case_timeout: Timeout = CASE_TIMEOUT,
+) -> None:
+    """Judge every training release beside every serving release, and show it as one page.
+
+    Environments that are missing are made first. Each side runs once; what it said is kept, so a second run
+    of an unchanged cell costs nothing, and one that was interrupted goes on where it ended. Exit status 0:
+    all holds, or is known; 1: something is broken or changed; 2: bad input; 3: some cell could not be judged.
+    """
+    if source is not None:
+        if training or serving or newest or plan or pytest_args:
+            fail("--from runs nothing, so it goes with --output alone")
+        try:
+            _show(cells.read_all(source), output)
+        except BadCell as error:
+            fail(str(error))
+    try:
+        words = _words("training", training) | _words("serving", serving)
+    except BadRequirement as error:
+        fail(str(error))
+    pairs = _pairs(words, newest)
+    if plan:
+        print(json.dumps([{"training": pair.training, "serving": pair.serving} for pair in pairs]))
+        return
+    if over is not None and not over.exists():
+        fail(f"--over: there is no {over}")
+    console = new_console(stderr=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that no probe outlives us
+    request = Request(
+        pairs=pairs,
+        words=words,
+        cache=cache_folder(cache),
+        output=_writable(output) / "cells",
+        workers=workers,
+        over=None if over is None else str(over.absolute()),
+        pytest_args=tuple(pytest_args or ()),
+        case_timeout=case_timeout,
+    )
+    try:
+        found = fill(request, lambda told: console.print(text(told)))
+    except CacheUnavailable as error:
+        fail(str(error))
+    except OSError as error:
+        fail(f"{error.filename or output}: {error.strerror}")
+    except KeyboardInterrupt:
+        fail("interrupted; what was finished is kept, and the same command goes on there", EXIT_INTERRUPTED)
+    _show(found, output)
+
+
+def _words(name: SideName, asked: Sequence[str] | None) -> dict[tuple[SideName, str], str]:
+    """How each release of a side is called -> how it is named to pytest.
+
+    Raises:
+        BadRequirement: one is not understood.
+
+    """
+    library = LIBRARIES[name]
+    found: dict[tuple[SideName, str], str] = {}
+    for words in asked or catalog(library).matrix:
+        if Path(words).is_file():
+            found[name, words] = str(Path(words).absolute())
+            continue
+        wanted = Wanted.parse(words if words.startswith(library) else f"{library}=={words}")
+        if wanted.library != library:
+            raise BadRequirement(f"--{name}: {words} is of {wanted.library}, not of {library}")
+        found[name, wanted.release or words] = wanted.requirement.replace(" @ ", "@")
+    return found
+
+
+def _pairs(words: dict[tuple[SideName, str], str], newest: int | None) -> list[Pair]:
+    trainings = [release for side, release in words if side == "training"][::-1]
+    servings = [release for side, release in words if side == "serving"][::-1]
+    if newest is not None:
+        return [Pair(*both) for both in zip(trainings[:newest], servings[:newest], strict=False)]
+    return [Pair(training, serving) for serving in servings for training in trainings]
+
+
+def _writable(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        fail(f"--output: {folder} cannot be made ({error.strerror})")
+    return folder.resolve()
+
+
+def _show(found: Sequence[Cell], output: Path) -> None:
+    """Write both views, say where, and end with the status that the cells have earned."""
+    folder = _writable(output)
+    for name, content in (("matrix.html", views.page(found)), ("matrix.md", views.markdown(found))):
+        partial = folder / f".{name}.partial"
+        partial.write_text(content, encoding="utf-8")
+        partial.replace(folder / name)
+    console = new_console()
+    for line in _overview(found):
+        console.print(text(line))
+    console.print(f"\nwritten {text(str(folder / 'matrix.html'))} and matrix.md")
+    if cells.is_broken(found):
+        raise typer.Exit(EXIT_BROKEN)
+    if any(cell.outcome in (Outcome.ERROR, Outcome.NOT_RUN) for cell in found):
+        raise typer.Exit(EXIT_ERROR)
+    sys.stdout.flush()
+    raise typer.Exit(0)
+
+
+def _overview(found: Sequence[Cell]) -> list[str]:
+    """The table for a terminal: a row a serving release."""
+    trainings = cells.in_order(cell.pair.training for cell in found)
+    by_pair = {(cell.pair.training, cell.pair.serving): cell for cell in found}
+    servings = cells.in_order(cell.pair.serving for cell in found)[::-1]
+    width = max(map(len, ["sglang", *servings]))
+    columns = [max(8, len(training)) for training in trainings]
+    head = "  ".join(f"{name:>{wide}}" for name, wide in zip(trainings, columns, strict=True))
+    lines = [f"{'sglang':<{width}}  {head}   speculators; how many kinds of draft cross"]
+    for serving in servings:
+        row = []
+        for training, wide in zip(trainings, columns, strict=True):
+            cell = by_pair.get((training, serving))
+            row.append(f"{_told(cell):>{wide}}")
+        lines.append(f"{serving:<{width}}  " + "  ".join(row))
+    legend = "  ".join(f"{letter} {outcome}" for outcome, letter in LETTERS.items())
+    reasons = {cell.unavailable for cell in found if cell.unavailable}
+    return [*lines, "", legend, *sorted(reasons)]
+
+
+def _told(cell: Cell | None) -> str:
+    if cell is None:
+        return ""
+    letter = LETTERS[cell.outcome]
+    return letter if cell.unavailable else f"{letter} {'/'.join(map(str, cell.crossing('exported')))}"
