@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -166,13 +167,18 @@ def _words(name: SideName, asked: Sequence[str] | None) -> dict[tuple[SideName, 
     found: dict[tuple[SideName, str], str] = {}
     for words in asked or catalog(library).matrix:
         if Path(words).is_file():
-            found[name, words] = str(Path(words).absolute())
+            found[name, _label(words)] = str(Path(words).absolute())
             continue
         wanted = Wanted.parse(words if words.startswith(library) else f"{library}=={words}")
         if wanted.library != library:
             raise BadRequirement(f"--{name}: {words} is of {wanted.library}, not of {library}")
-        found[name, wanted.release or words] = wanted.requirement.replace(" @ ", "@")
+        found[name, wanted.release or _label(wanted.shown)] = wanted.requirement.replace(" @ ", "@")
     return found
+
+
+def _label(words: str) -> str:
+    """A name for what is no release: a tree, a URL, an interpreter."""
+    return re.sub(r"[^\w.+@-]+", "_", words).strip("_")
 
 
 def _pairs(words: dict[tuple[SideName, str], str], newest: int | None) -> list[Pair]:

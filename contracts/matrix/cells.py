@@ -33,7 +33,7 @@ class BadCell(Exception):
 
 @dataclass(frozen=True, order=True)
 class Pair:
-    """One training release and one serving release, as the user names them."""
+    """One training release and one serving release, by names that may be part of a file's."""
 
     training: str
     serving: str
@@ -46,7 +46,7 @@ class Pair:
     @property
     def file_name(self) -> str:
         """What the file of its cell is called."""
-        return f"{self.training}{JOINT}{self.serving}{SUFFIX}".replace("/", "_")
+        return f"{self.training}{JOINT}{self.serving}{SUFFIX}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,17 @@ const detail = (number) => {
 const recipe = (row) => table.rows[row][1].split("/").pop();
 const plural = (count, what) => `${count} ${what}${count === 1 ? "" : "s"}`;
 
+/* The page's address holds the filter and the cell that is shown, so that both can be passed on. */
+const address = () => new URLSearchParams(location.hash.slice(1));
+const linkTo = (changes) => {
+  const parts = address();
+  for (const [name, value] of Object.entries(changes)) {
+    if (value) parts.set(name, value);
+    else parts.delete(name);
+  }
+  return `#${parts}`;
+};
+
 /* What of a cell the filter leaves: row, letter and number of the detail. */
 function chosen(cell) {
   const wanted = Object.fromEntries(new FormData(form));
@@ -62,6 +73,7 @@ function showGrid() {
     link.parentElement.className = outcome;
     link.querySelector("b").textContent = letter || "\u00a0";
     link.querySelector("small").textContent = small;
+    link.href = linkTo({ cell: link.dataset.cell });
     link.setAttribute("aria-label", `speculators ${training}, sglang ${serving}: ${outcome}, ${told}`);
   }
   const names = Object.entries(counts).map(([outcome, count]) => `${count} ${outcome}`);
@@ -73,7 +85,7 @@ function showGrid() {
 /* One cell. */
 function showCell() {
   const section = document.getElementById("cell");
-  const name = decodeURIComponent(location.hash.slice(1));
+  const name = address().get("cell");
   const cell = table.cells[name];
   for (const link of document.querySelectorAll("[data-cell]")) {
     if (link.dataset.cell === name) link.setAttribute("aria-current", "true");
@@ -92,12 +104,22 @@ function showCell() {
     make("p", {}, `${exported} of ${of} kinds of draft cross whole once exported; ` +
       `${cell.crossing.raw.join(" of ")} as saved.` +
       (cell.missing ? ` ${plural(cell.missing, "contract")} were never judged.` : "")),
-    make("p", {}, make("a", { href: "#grid" }, "Back to the table")),
-    make("pre", {}, cell.sides.join("\n")),
+    backToTable(name),
+    make("h2", {}, "What does not hold"),
+    ...explained(cell),
+    ...acceptLengths(cell),
+    folded("Contracts by kind of draft", letters(chosen(cell))),
+    folded("What it ran on", make("pre", {}, cell.sides.join("\n"))),
   );
-  section.append(...acceptLengths(cell), make("h2", {}, "Contracts"), letters(chosen(cell)));
-  section.append(make("h2", {}, "What does not hold"), ...explained(cell));
 }
+
+function backToTable(name) {
+  const button = make("button", { type: "button" }, "Back to the table");
+  button.addEventListener("click", () => document.querySelector(`[data-cell="${CSS.escape(name)}"]`).focus());
+  return make("p", {}, button);
+}
+
+const folded = (title, content) => make("details", {}, make("summary", {}, title), content);
 
 /* The number that people look at. */
 function acceptLengths(cell) {
@@ -186,13 +208,32 @@ fill(form.elements.contract, [...table.contracts].sort());
 fill(form.elements.recipe, table.recipes);
 fill(form.elements.cause, Object.keys(table.explanations).sort());
 form.hidden = false;
-const showAll = () => { showGrid(); showCell(); };
-form.addEventListener("change", showAll);
-form.addEventListener("reset", () => setTimeout(showAll));
+function readAddress() {
+  const parts = address();
+  for (const select of form.querySelectorAll("select")) {
+    select.value = parts.get(select.name) || "";
+    if (select.selectedIndex < 0) select.value = "";
+  }
+}
+function showAll() {
+  showGrid();
+  showCell();
+}
+function filter() {
+  history.replaceState(null, "", linkTo(Object.fromEntries(new FormData(form))));
+  showAll();
+}
+form.addEventListener("change", filter);
+form.addEventListener("reset", () => setTimeout(filter));
 form.addEventListener("submit", (event) => event.preventDefault());
 window.addEventListener("hashchange", () => {
-  showCell();
+  readAddress();
+  showAll();
   const heading = document.querySelector("#cell h2");
   if (heading) heading.focus();
 });
+window.addEventListener("beforeprint", () => {
+  for (const part of document.querySelectorAll("details")) part.open = true;
+});
+readAddress();
 showAll();
