@@ -169,7 +169,7 @@ def _words(name: SideName, asked: Sequence[str] | None) -> dict[tuple[SideName, 
         if Path(words).is_file():
             found[name, _label(words)] = str(Path(words).absolute())
             continue
-        wanted = Wanted.parse(words if words.startswith(library) else f"{library}=={words}")
+        wanted = Wanted.parse(words if re.search("==|@", words) else f"{library}=={words}")
         if wanted.library != library:
             raise BadRequirement(f"--{name}: {words} is of {wanted.library}, not of {library}")
         found[name, wanted.release or _label(wanted.shown)] = wanted.requirement.replace(" @ ", "@")
