@@ -95,13 +95,15 @@ class Captures:
         rules = _RULES.validate_python(records.read("sglang", release).traits["targets"])
         return cls(release=release, rules=rules)
 
-    def ids(self, architectures: Sequence[str], states: Sequence[int], num_layers: int) -> tuple[int, ...]:
+    def ids(
+        self, architectures: Sequence[str], states: Sequence[int], num_layers: int | None
+    ) -> tuple[int, ...]:
         """Layer ids with which a target delivers `states`, hidden-state indices in ascending order.
 
         Args:
             architectures: class of the target, then that of its language model if it wraps one.
             states: wanted.
-            num_layers: of the target.
+            num_layers: of the target; None where nobody knows.
 
         Raises:
             NotCaptured: no ids do, or nothing is known about the class.
@@ -117,7 +119,7 @@ class Captures:
             )
         if not rule.shares_embedding:
             raise NotCaptured(Cause.DRAFT_REFUSED, f"target {architectures[0]} has no get_embed_and_head")
-        if max(states) > num_layers:
+        if num_layers is not None and max(states) > num_layers:
             raise NotCaptured(Cause.LAYER_OUT_OF_RANGE, f"hidden state {max(states)} of {num_layers} layers")
         if max(states) == num_layers:  # few classes deliver it, and their setters do not tell
             raise NotCaptured(Cause.CAPTURE_UNKNOWN, f"the last hidden state of target {architectures[0]}")

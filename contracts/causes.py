@@ -90,7 +90,8 @@ class Cause(StrEnum):
     CAPTURE_UNKNOWN = (
         "capture-unknown",
         "Which ids make this target class deliver these states, in this release, is not recorded.",
-        "Export without --target if the class counts as Llama's does, and check the taps before serving.",
+        "If the class counts its layers as Llama's does, --force writes it so; then see that the server "
+        "accepts as many draft tokens as trained (contracts acceptance).",
     )
     STATES_ALIKE = (
         "states-alike",
@@ -171,8 +172,7 @@ class Cause(StrEnum):
     NORM_NOT_SERVED = (
         "norm-not-served",
         "The draft was trained with a norm that this release does not have.",
-        "Retrain without it (speculators train --no-norm-before-residual), or serve with a library that "
-        "honours it.",
+        "Retrain without it, or serve with a release that applies it.",
     )
     ROPE_FREQUENCIES = (
         "rope-frequencies-differ",

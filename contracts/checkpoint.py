@@ -212,9 +212,11 @@ def _index(path: Path) -> dict[str, str]:
         raise CheckpointError(f"{index}: no 'weight_map' of tensor names to file names; save it again")
     if not weight_map:
         raise CheckpointError(f"{index}: names no tensor at all; save it again")
-    outside = [name for name in weight_map.values() if Path(name).name != name]
-    if outside:
-        raise CheckpointError(f"{index}: {outside[0]!r} points outside the checkpoint folder; refused")
+    for tensor, name in weight_map.items():
+        if Path(name).name != name or name == "..":
+            raise CheckpointError(
+                f"{index}: {name!r}, for tensor {tensor!r}, points outside the checkpoint folder; refused"
+            )
     return weight_map
 
 
@@ -225,5 +227,8 @@ def _weight_files(path: Path, promised: Mapping[str, str]) -> list[Path]:
         raise CheckpointError(f"{path}: no *.safetensors file; only safetensors checkpoints are read")
     missing = [name for name in names if not (path / name).exists()]
     if missing:
-        raise CheckpointError(f"{path}: shard {missing[0]} of the index is missing; copy it too")
+        tensors = [tensor for tensor, name in promised.items() if name == missing[0]]
+        more = f" and {len(tensors) - 1} more" if len(tensors) > 1 else ""
+        told = f"shard {missing[0]} of the index, with tensor {tensors[0]!r}{more}, is missing"
+        raise CheckpointError(f"{path}: {told}; copy it too")
     return [path / name for name in names]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import cache
 
 from contracts import records
 from contracts.facts import DraftFacts
@@ -29,6 +30,8 @@ class Dialect:
     """Hidden-state index minus layer id: 1 where an id names the output of a layer."""
     lowest_state: int
     """Lowest hidden-state index that was seen to be delivered."""
+    norms: frozenset[str]
+    """Optional norms that were seen to be applied, as `NormFlags` names them."""
     shares_embedding: bool
     """The target's embedding takes the place of the draft's."""
 
@@ -70,11 +73,29 @@ class Dialect:
             tensors=frozenset(map(pattern, names)),
             config_keys=frozenset(key for item in facts for key in item.config_keys),
             id_shift=shifts.pop(),
+            norms=frozenset(
+                flag
+                for item in facts
+                if item.norms
+                for flag, applied in asdict(item.norms).items()
+                if applied
+            ),
             lowest_state=min(state for tap in taps for state in tap.states),
             shares_embedding=all(
                 item.sharing is None or item.sharing.embedding == "target" for item in facts
             ),
         )
+
+
+@cache
+def first_with_norm(flag: str) -> str | None:
+    """The release since which every recorded one applies a norm; None if the newest does not."""
+    first = None
+    for release in reversed(records.recorded_releases("sglang")):
+        if flag not in Dialect.for_release(release).norms:
+            break
+        first = release
+    return first
 
 
 def pattern(name: str) -> str:

@@ -66,6 +66,11 @@ class Plan:
         return replace(self, renames={name: name for name in self.renames})
 
     @property
+    def target_classes(self) -> tuple[str, ...]:
+        """Classes of the target: as it says itself, or as the draft says of the one it was trained for."""
+        return self.target.architectures if self.target else self.saved.verifier_architectures
+
+    @property
     def size(self) -> int:
         """Bytes of the tensors that will be written."""
         return sum(self.source.tensors[name].size for name in self.renames)
@@ -87,7 +92,8 @@ def export_draft(
         folder: new folder to write.
         serving: release of sglang; one without a record is treated as the newest recorded one before it.
         target: folder with the config.json of the target that it will be served with; without it, the
-            target is taken to number its layers as Llama does and to be no longer than the draft.
+            target is taken to be of the class that the draft says it was trained for, else to number its
+            layers as Llama does, and to be no longer than the draft.
         force: write what can be expressed even if something cannot; config.json then says what.
         overwrite: replace `folder` if it is an earlier export.
 
@@ -296,11 +302,12 @@ def _layer_ids(
         return refuse(Cause.LAYER_ORDER, f"eagle_aux_hidden_state_layer_ids: {list(states)}")
     if min(states) < dialect.lowest_state:
         return refuse(Cause.LAYER_OUT_OF_RANGE, f"hidden state {min(states)}")
-    if target is None:
-        return ids, []
+    classes = target.architectures if target else saved.verifier_architectures
+    if target is None and not classes:
+        return ids, []  # counted as Llama does
     captures = Captures.for_release(dialect.release)
     try:
-        return captures.ids(target.architectures, states, target.num_hidden_layers), []
+        return captures.ids(classes, states, target.num_hidden_layers if target else None), []
     except NotCaptured as error:
         return refuse(error.cause, error.what)
 

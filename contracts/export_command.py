@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -57,7 +56,7 @@ def export_draft(
 ) -> None:
     """Write a draft the way a sglang release reads it, or refuse with a cause."""
     for number in (signal.SIGTERM, signal.SIGHUP):  # so that nothing half-written stays
-        signal.signal(number, lambda *_: sys.exit(EXIT_INTERRUPTED))
+        signal.signal(number, signal.default_int_handler)
     console = new_console()
     try:
         served = None if target is None else ServedTarget.read(target)
@@ -73,7 +72,7 @@ def export_draft(
                 copied=lambda size: progress.advance(bar, size),
             )
     except Refused as refused:
-        _tell_refused(console, planned, refused)
+        _tell_refused(console, planned, refused, version)
         raise typer.Exit(EXIT_BROKEN) from None
     except (CheckpointError, UnsupportedRelease) as error:
         fail(str(error))
@@ -82,11 +81,12 @@ def export_draft(
             fail(str(error))
         fail(f"{error.filename or out}: {error.strerror or error}; nothing was written")
     except KeyboardInterrupt:
-        fail("interrupted; nothing was written", EXIT_INTERRUPTED)
+        whole = out.is_dir() and export.is_export(out)
+        told = f"what lies in {out} is a whole export" if whole else "nothing was written"
+        fail(f"interrupted; {told}", EXIT_INTERRUPTED)
     _tell_written(console, planned, out)
     if version != planned.dialect.release:
-        told = f"nothing is recorded of sglang {version}; written as for {planned.dialect.release}"
-        console.print(f"  {'note':<13}  {told}, the newest before it")
+        console.print(f"  {'note':<13}  {_not_recorded(planned, version)}")
 
 
 def _version(release: str | None) -> str:
@@ -126,7 +126,12 @@ def _tell_written(console: Console, planned: export.Plan, out: Path) -> None:
     console.print(f"  {'serve with':<13}  {text(export_report.serve_with(planned, out))}")
 
 
-def _tell_refused(console: Console, planned: export.Plan, refused: Refused) -> None:
+def _not_recorded(planned: export.Plan, version: str) -> str:
+    release = planned.dialect.release
+    return f"nothing is recorded of sglang {version}; taken for {release}, the newest before it"
+
+
+def _tell_refused(console: Console, planned: export.Plan, refused: Refused, version: str) -> None:
     draft, release = text(str(planned.source.path)), planned.dialect.release
     told = f"{draft} holds what sglang {release} cannot be given; nothing was written"
     console.print(f"[red]refused[/red]  {told}")
@@ -135,4 +140,6 @@ def _tell_refused(console: Console, planned: export.Plan, refused: Refused) -> N
         console.print(f"    cause         {text(item.cause.explanation)}")
         console.print(f"    consequence   served anyway, {export_report.consequence(item)}")
         console.print(f"    what helps    {text(item.fix)}")
+    if version != release:
+        console.print(f"\n{_not_recorded(planned, version)}")
     console.print("\n--force writes it all the same, and says in config.json what is wrong")

@@ -55,7 +55,7 @@ def _converted(planned: Plan) -> Iterator[tuple[str, str]]:
     states = planned.saved.eagle_aux_hidden_state_layer_ids
     ids = planned.config["eagle_config"]["eagle_aux_hidden_state_layer_ids"]
     if states and ids:
-        classes = planned.target.architectures if planned.target else ()
+        classes = planned.target_classes
         for_whom = f"for {classes[0]}" if classes else "for a target that numbers its layers as Llama does"
         yield "converted", f"layer ids {states} -> {ids} ({for_whom})"
 
@@ -71,6 +71,9 @@ def _set(planned: Plan) -> Iterator[tuple[str, str]]:
         yield "set", f"max_position_embeddings {trained} -> {length}, the target's context"
     yield "set", "RoPE in both spellings: rope_parameters, and rope_theta with rope_scaling"
     trained_for = planned.saved.verifier_architectures
+    if planned.target is None:
+        told = f"without --target: dtype {dtype} and {length} positions, as the draft has them"
+        yield "note", f"{told}; sglang starts with neither another dtype nor a longer target"
     if planned.target and trained_for and not set(trained_for) & set(planned.target.architectures):
         yield "note", f"trained for {trained_for[0]}, exported for {planned.target.architectures[0]}"
     if dtype == "float32":
@@ -85,4 +88,4 @@ def serve_with(planned: Plan, folder: Path) -> str:
 
 def consequence(refusal: Refusal) -> str:
     """What happens if the draft is served all the same."""
-    return CONSEQUENCES.get(refusal.cause, SILENT)
+    return refusal.own_consequence or CONSEQUENCES.get(refusal.cause, SILENT)

@@ -18,11 +18,11 @@ from contracts.dialect import Dialect
 from contracts.facts import Device, DraftFacts, Refusal, SideName
 from contracts.handoff import NotRun, describe, observed
 from contracts.kept import Case
+from contracts.outcome import Kind
 from contracts.recipes import Recipe
 from contracts.served_target import ServedTarget
 from contracts.settings import SETTINGS, Setting
 from contracts.sides import Side, SideRun
-from contracts.verdict import Kind
 
 UNUSABLE = ("build", "reload")
 """Stages of training without which there is no draft to hand over."""

@@ -9,9 +9,9 @@ from typing import TypeVar
 import pytest
 
 from contracts.facts import CaseResult, DraftFacts, Refusal, SideName
+from contracts.outcome import Kind
 from contracts.recipes import Recipe
 from contracts.refusals import Refusal as ExportRefusal
-from contracts.verdict import Kind
 
 T = TypeVar("T")
 

@@ -22,10 +22,11 @@ from contracts.environments import NotProvisioned, interpreter
 from contracts.facts import Device
 from contracts.handoff import NotRun, ProbeFailed
 from contracts.known import Entry, Known, KnownError
+from contracts.outcome import FAILING, SEVERITY, Outcome, Verdict, unaccounted
 from contracts.report import environment, explain
 from contracts.sides import BadInterpreter, CacheUnavailable, make_folder
 from contracts.terminal import cache_folder
-from contracts.verdict import FAILING, SEVERITY, Broken, Cause, Outcome, Verdict, unaccounted
+from contracts.verdict import Broken, Cause
 from contracts.wanted import BadRequirement, shown
 from contracts.workbench import Workbench
 

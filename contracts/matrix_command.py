@@ -17,11 +17,10 @@ from contracts.facts import CASE_TIMEOUT, LIBRARIES, SideName
 from contracts.matrix import cells, views
 from contracts.matrix.cells import BadCell, Cell, Pair
 from contracts.matrix.fill import Request, fill
+from contracts.outcome import LETTERS, Outcome
 from contracts.records import catalog
-from contracts.report import LETTERS
 from contracts.sides import CacheUnavailable
 from contracts.terminal import EXIT_BROKEN, EXIT_INTERRUPTED, cache_folder, fail, new_console, text
-from contracts.verdict import Outcome
 from contracts.wanted import BadRequirement, Wanted
 
 EXAMPLES = """

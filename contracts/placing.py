@@ -75,12 +75,15 @@ def replacing(folder: Path, ours: Callable[[Path], bool]) -> Iterator[Path]:
 
 def _swap(new: Path, folder: Path, old: Path, ours: Callable[[Path], bool]) -> None:
     """Put `new` in the place of `folder`; if that fails, `folder` is as it was."""
-    folder.rename(old)
     try:
+        folder.rename(old)
         if old.is_symlink() or not old.is_dir() or not ours(old):
             raise FileExistsError(f"{folder}: is no earlier export any more; it is left alone")
         new.rename(folder)
     except BaseException:
-        old.rename(folder)
+        if not folder.exists() and not folder.is_symlink():
+            old.rename(folder)
         raise
-    shutil.rmtree(old, ignore_errors=True)
+    finally:
+        if folder.exists():  # whichever it is by now
+            shutil.rmtree(old, ignore_errors=True)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from contracts.conversation import Progress
 from contracts.environments import NotProvisioned, interpreter
 from contracts.facts import CASE_TIMEOUT
-from contracts.group import RELEASE
-from contracts.handoff import NotRun
 from contracts.sides import BadInterpreter, CacheUnavailable
 from contracts.terminal import EXIT_BROKEN, EXIT_INTERRUPTED, cache_folder, fail, new_console
 from contracts.wanted import BadRequirement
-from contracts.workbench import Workbench
+
+if TYPE_CHECKING:
+    from contracts.workbench import Workbench
 
 EXAMPLES = """
 Examples:
@@ -50,6 +50,9 @@ def prepare(
     Each training release builds its drafts. One process of the serving release then takes those of all of
     them, equal drafts once. Exit status 0: all is there; 1: a side is missing; 2: bad input.
     """
+    from contracts.group import RELEASE
+    from contracts.handoff import NotRun
+
     folder = cache_folder(cache)
     try:
         benches = [_bench(words, serving, folder, case_timeout) for words in training]
@@ -74,6 +77,8 @@ def prepare(
 
 
 def _bench(training: str, serving: str | None, cache: Path, case_timeout: float) -> Workbench:
+    from contracts.workbench import Workbench
+
     python = interpreter("training", training, cache)
     return Workbench(
         pythons={

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from contracts.causes import Cause
-from contracts.dialect import Dialect, pattern
+from contracts.dialect import Dialect, first_with_norm, pattern
 from contracts.saved_draft import NORM_FLAGS, SavedConfig
 
 ORIGINAL_LENGTH = "original_max_position_embeddings"
@@ -32,6 +32,8 @@ class Refusal:
     what: str
     """The tensor or config key, and its value."""
     own_fix: str | None = None
+    own_consequence: str | None = None
+    """What happens if it is served all the same, where that is not what the cause usually leads to."""
 
     @property
     def fix(self) -> str:
@@ -50,8 +52,11 @@ class Refused(Exception):
 
 def keys(saved: SavedConfig, dialect: Dialect) -> list[Refusal]:
     """Options that the release does not read, does otherwise, or that export knows nothing about."""
-    flags = [flag for flag in NORM_FLAGS if getattr(saved, flag) and flag not in dialect.config_keys]
-    refusals = [Refusal(cause=Cause.NORM_NOT_SERVED, what=f"{flag}: true") for flag in flags]
+    flags = [flag for flag in NORM_FLAGS if getattr(saved, flag) and flag not in dialect.norms]
+    refusals = [
+        Refusal(cause=Cause.NORM_NOT_SERVED, what=f"{flag}: true", own_fix=_instead_of_norm(flag))
+        for flag in flags
+    ]
     if saved.embed_requires_grad and dialect.shares_embedding:
         refusals.append(Refusal(cause=Cause.EMBEDDING_REPLACED, what="embed_requires_grad: true"))
     refusals += [
@@ -59,6 +64,14 @@ def keys(saved: SavedConfig, dialect: Dialect) -> list[Refusal]:
         for key, value in sorted(saved.not_understood.items())
     ]
     return refusals
+
+
+def _instead_of_norm(flag: str) -> str:
+    """What helps where a release does not apply a norm."""
+    first = first_with_norm(flag)
+    retrain = f"Retrain without it (speculators train --no-{flag.replace('_', '-')})"
+    where = f"sglang {first} or newer, which applies" if first else "a library that applies"
+    return f"{retrain}, or serve with {where} it."
 
 
 def values(saved: SavedConfig) -> list[Refusal]:
@@ -81,9 +94,12 @@ def values(saved: SavedConfig) -> list[Refusal]:
     ]
     if layer.rope_parameters and layer.rope_scaling and layer.rope_scaling != layer.rope_parameters:
         odd.append("rope_parameters and rope_scaling, which differ")
-    odd += [f"hidden_act: {layer.hidden_act}"] if layer.hidden_act not in ACTIVATIONS else []
     odd += [f"layer_types: {item}" for item in sorted({*(layer.layer_types or ())} - ATTENTION_KINDS)]
-    return [Refusal(cause=Cause.NOT_EXPRESSIBLE, what=item) for item in odd]
+    refusals = [Refusal(cause=Cause.NOT_EXPRESSIBLE, what=item) for item in odd]
+    if layer.hidden_act not in ACTIVATIONS:
+        what, loud = f"hidden_act: {layer.hidden_act}", "the server fails when it builds the draft"
+        refusals.append(Refusal(cause=Cause.NOT_EXPRESSIBLE, what=what, own_consequence=loud))
+    return refusals
 
 
 def tensors(renames: Mapping[str, str], dialect: Dialect) -> list[Refusal]:

@@ -13,23 +13,14 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from contracts import __version__
 from contracts.causes import by_code
 from contracts.handoff import NotRun
+from contracts.outcome import LETTERS, Outcome, Verdict
 from contracts.recipes import RECIPES
 from contracts.settings import SETTINGS, STEPS
-from contracts.verdict import Outcome, Verdict
 
 if TYPE_CHECKING:
     from contracts.facts import SideName
     from contracts.judge import Judge
 
-LETTERS = {
-    Outcome.HOLDS: ".",
-    Outcome.KNOWN: "k",
-    Outcome.BROKEN: "B",
-    Outcome.CHANGED: "C",
-    Outcome.FIXED: "F",
-    Outcome.ERROR: "E",
-    Outcome.NOT_RUN: "-",
-}
 COLOURS = {
     Outcome.HOLDS: "green",
     Outcome.KNOWN: "yellow",

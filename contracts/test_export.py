@@ -16,4 +16,5 @@ def test_draft_can_be_expressed(handoff: Handoff) -> None:
             first.cause,
             expected="a checkpoint that carries the whole draft",
             seen="cannot be carried: " + ", ".join(item.what for item in handoff.export_refusals),
+            fix=first.fix,
         )

@@ -12,6 +12,7 @@ from contracts.facts import CASE_TIMEOUT, Device, DraftFacts, Refusal, SideName
 from contracts.group import Group, Options
 from contracts.handoff import Handoff, NotRun, ProbeFailed, describe, observed
 from contracts.kept import Case
+from contracts.outcome import Kind
 from contracts.probes import language
 from contracts.promise import METRICS
 from contracts.recipes import RECIPES, Recipe
@@ -19,7 +20,6 @@ from contracts.replay import Replay
 from contracts.settings import TOKENS, Setting
 from contracts.sides import Side, SideUnavailable
 from contracts.surfaces import Shown
-from contracts.verdict import Kind
 
 
 class Workbench:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from contracts.causes import Cause
 from contracts.matrix.cells import Cell, Pair
-from contracts.verdict import Kind, Outcome, Verdict
+from contracts.outcome import Kind, Outcome, Verdict
 
 HOSTILE = "</script><script>document.title = 'taken'</script><b>bold</b> \u2028 & \"quoted\" `x`"
 """What a library might say, and no page may take for markup."""

@@ -156,7 +156,10 @@ def test_weight_of_a_wrong_dtype_is_named(draft: Path, tmp_path: Path, dtype: to
 def test_missing_shard_and_index_that_points_outside_are_named(draft: Path, tmp_path: Path) -> None:
     index = draft / "model.safetensors.index.json"
     for shard, told in (
-        ("model-2.safetensors", "shard model-2.safetensors of the index is missing"),
+        (
+            "model-2.safetensors",
+            "shard model-2.safetensors of the index, with tensor 'fc.weight', is missing",
+        ),
         ("../../etc/passwd", "points outside the checkpoint folder"),
         ("", "no 'weight_map'"),
         ("model.safetensors", "is not in the index"),

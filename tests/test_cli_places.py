@@ -100,7 +100,7 @@ def test_overwrite_replaces_an_earlier_export_as_a_whole(tmp_path: Path) -> None
 def test_release_that_is_not_recorded_is_told(draft: Path, tmp_path: Path) -> None:
     result = run("export", draft, "--for", "sglang==9.9.9", "-o", tmp_path / "out")
     assert result.exit_code == 0
-    assert "nothing is recorded of sglang 9.9.9; written as for 0.5.23" in result.stdout
+    assert "nothing is recorded of sglang 9.9.9; taken for 0.5.23" in result.stdout
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
@@ -112,7 +112,7 @@ def test_release_that_is_not_recorded_is_told(draft: Path, tmp_path: Path) -> No
             EXIT_BAD_INPUT,
             "No space left on device; nothing was written",
         ),
-        (KeyboardInterrupt(), EXIT_INTERRUPTED, "interrupted; nothing was written"),
+        (KeyboardInterrupt(), EXIT_INTERRUPTED, "interrupted; "),
     ],
 )
 def test_full_disk_or_interrupt_leaves_no_output(
@@ -136,6 +136,8 @@ def test_full_disk_or_interrupt_leaves_no_output(
     result = run("export", draft, "-o", out, *(["--overwrite"] if overwrite else []))
     assert result.exit_code == status
     assert told in result.stderr
+    if told.startswith("interrupted"):
+        assert ("is a whole export" if overwrite else "nothing was written") in result.stderr
     assert sorted(out.rglob("*")) == before
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
@@ -162,3 +164,30 @@ def test_signal_leaves_no_output(draft: Path, tmp_path: Path, number: signal.Sig
     assert process.returncode == EXIT_INTERRUPTED
     assert "Traceback" not in stderr
     assert nothing_left(tmp_path)
+
+
+@pytest.mark.parametrize("moment", [0, 1])
+def test_interrupt_while_folders_change_places_leaves_a_whole_one(
+    draft: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: int
+) -> None:
+    """A signal that arrives right after the earlier export, or the new one, got its new name."""
+    out = tmp_path / "out"
+    assert run("export", draft, "-o", out).exit_code == 0
+    before = {file.name: file.read_bytes() for file in out.iterdir()}
+    rename, renamed = Path.rename, []
+
+    def interrupted(path: Path, place: Path) -> Path:
+        moved = rename(path, place)
+        if "out" in path.name:
+            renamed.append(path)
+        if len(renamed) == moment + 1:
+            renamed.append(path)
+            raise KeyboardInterrupt
+        return moved
+
+    monkeypatch.setattr(Path, "rename", interrupted)
+    result = run("export", draft, "-o", out, "--overwrite")
+    assert result.exit_code == EXIT_INTERRUPTED
+    assert "is a whole export" in result.stderr
+    assert {file.name: file.read_bytes() for file in out.iterdir()} == before
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []

@@ -17,8 +17,8 @@ from pathlib import Path
 from packaging.version import InvalidVersion, Version
 from pydantic import TypeAdapter, ValidationError
 
+from contracts.outcome import FAILING, SEVERITY, Kind, Outcome, Verdict, unaccounted
 from contracts.recipes import RECIPES
-from contracts.verdict import FAILING, SEVERITY, Kind, Outcome, Verdict, unaccounted
 
 JOINT = "--"
 """Between the two releases in the name of a cell's file."""

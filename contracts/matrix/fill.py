@@ -22,8 +22,8 @@ from contracts.facts import SideName
 from contracts.installer import InstallFailed
 from contracts.matrix.cells import BadCell, Cell, Pair, read, write_unavailable
 from contracts.matrix.steps import Done, Step, Steps
+from contracts.outcome import Outcome
 from contracts.sides import BadInterpreter, Side, SideUnavailable
-from contracts.verdict import Outcome
 from contracts.wanted import Wanted, shown
 
 PACKAGE = Path(__file__).parent.parent

@@ -13,9 +13,8 @@ from typing import Any
 from contracts import __version__
 from contracts.causes import by_code
 from contracts.matrix.cells import Cell, Pair, in_order
+from contracts.outcome import LETTERS, Outcome, Verdict
 from contracts.recipes import RECIPES
-from contracts.report import LETTERS
-from contracts.verdict import Outcome, Verdict
 
 DETAIL = ("cause", "expected", "seen", "fix", "reason", "upstream")
 """What is told of a verdict beside its outcome."""

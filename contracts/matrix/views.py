@@ -12,9 +12,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from contracts.causes import by_code
 from contracts.matrix.cells import Cell, in_order
 from contracts.matrix.table import table
+from contracts.outcome import LETTERS, Outcome
 from contracts.recipes import RECIPES
-from contracts.report import LETTERS
-from contracts.verdict import Outcome
 
 HERE = Path(__file__).parent
 MEANINGS = {
