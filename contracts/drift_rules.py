@@ -221,6 +221,8 @@ def of_training(seen: Seen) -> Told:
             "the same ids mean other layers: drafts trained before and after need other ids when served",
             "Write into each config.json the ids of the release that trained it, then export.",
         )
+    if seen.path == "agrees_with_itself":
+        return _agreement(seen)
     if seen.path == "config_keys":
         return Consequence.NONE, "other keys are written to config.json", EXPORT
     if seen.path == "aux_layers.layer_ids":
@@ -228,6 +230,16 @@ def of_training(seen: Seen) -> Told:
     if seen.path.startswith(("weight_names", "tensor_shapes")):
         return Consequence.SILENT, "newly trained drafts save other tensors", EXPORT
     return Consequence.SILENT, "newly trained drafts are another model than before", EXPORT
+
+
+def _agreement(seen: Seen) -> Told:
+    """Whether chained steps are trained as an engine runs them."""
+    if seen.after is True:
+        return Consequence.NONE, "chained steps are trained as an engine runs them now, and were not", EXPORT
+    if seen.before is True:
+        meaning = "chained steps are not trained as an engine runs them any more: expect lost acceptance"
+        return Consequence.SILENT, meaning, "Train with the other release, or without this option."
+    return Consequence.NONE, "whether chained steps are trained as an engine runs them is not known", KEEP
 
 
 def unknown(seen: Seen) -> Told:
@@ -251,6 +263,7 @@ RULES: Mapping[str, tuple[str, Rule]] = {
     "algorithm": ("config", as_trained),
     "architecture": ("config", lambda seen: (Consequence.NONE, "another class runs the draft", KEEP)),
     "config_keys": ("config", _config_keys),
+    "agrees_with_itself": ("forward", _agreement),
     "compute": (
         "config",
         lambda seen: (Consequence.SILENT, "drafts are computed in another precision", "Name --dtype."),

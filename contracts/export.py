@@ -61,6 +61,10 @@ class Plan:
         others = _rope(self.saved.transformer_layer_config).keys() - set(keys)
         return replace(self, config={k: v for k, v in self.config.items() if k not in others})
 
+    def without_eagle_config(self) -> Plan:
+        """The same plan with a null eagle_config, and so without layer ids: what another exporter writes."""
+        return replace(self, config={**self.config, "eagle_config": None})
+
     def keeping_names(self) -> Plan:
         """The same plan with tensors called as training calls them: what another exporter writes."""
         return replace(self, renames={name: name for name in self.renames})

@@ -180,6 +180,9 @@ class DraftFacts:
     rope: Rope | None = None
     attention: Attention | None = None
     sharing: Sharing | None = None
+    agrees_with_itself: bool | None = None
+    """Training only: whether the library's own forward pass computes, in chained steps too, what its modules
+    compute one token at a time, to 1e-5 of the largest value."""
     compute: ComputeDtypes | None = None
     """Serving only: training computes in whatever its trainer is told."""
 

@@ -168,7 +168,11 @@ class Group:
                 target = ServedTarget.read(self.target_folder(name))
                 planned = export.plan(checkpoint.read(self.draft_folder(name)), dialect, target)
                 spelled = planned.spelling_rope(self._recipes[name].rope_keys)
-                plans[name] = spelled.keeping_names() if self._recipes[name].names == "trained" else spelled
+                if self._recipes[name].names == "trained":
+                    spelled = spelled.keeping_names()
+                if self._recipes[name].eagle_config == "null":
+                    spelled = spelled.without_eagle_config()
+                plans[name] = spelled
             except checkpoint.CheckpointError as error:
                 self.unreadable[name] = str(error)
         return plans

@@ -133,7 +133,8 @@ def matrix(
     if over is not None and not over.exists():
         fail(f"--over: there is no {over}")
     console = new_console(stderr=True)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that no probe outlives us
+    for number in (signal.SIGINT, signal.SIGTERM):  # in the background too; so that no probe outlives us
+        signal.signal(number, signal.default_int_handler)
     request = Request(
         pairs=pairs,
         words=words,

@@ -60,6 +60,10 @@ class Recipe:
     """Options of the training library's draft config; unset ones take its class default."""
     rope_keys: tuple[str, ...] = ("rope_parameters", "rope_theta", "rope_scaling")
     """Spelling of RoPE in the config.json that is served; export writes both."""
+    eagle_config: Literal["written", "null"] = "written"
+    """Of the config.json that is served: as export writes it, with the layer ids, or null."""
+    attention: Literal["sdpa", "eager"] = "sdpa"
+    """Implementation of attention that the training library runs; what is served is the same."""
     names: Literal["rewritten", "trained"] = "rewritten"
     """Names of the tensors that are served: as export writes them for every release, or as training does."""
     train_embedding: bool = False
@@ -157,6 +161,12 @@ RECIPES: tuple[Recipe, ...] = (
         rope_keys=("rope_parameters",),
     ),
     Recipe(
+        name="no_eagle_config",
+        about="a config.json whose eagle_config is null: the states that sglang's Llama captures by default",
+        aux_layer_ids=(2, 4, 5),
+        eagle_config="null",
+    ),
+    Recipe(
         name="trained_names",
         about="the first layer is called layers.0, as training calls it, not midlayer",
         names="trained",
@@ -165,6 +175,11 @@ RECIPES: tuple[Recipe, ...] = (
         name="attention_bias",
         about="biases on the attention projections",
         layer=_frozen(attention_bias=True),
+    ),
+    Recipe(
+        name="eager_attention",
+        about="eager attention in the training library",
+        attention="eager",
     ),
     Recipe(name="own_embedding", about="an embedding trained away from the target's", train_embedding=True),
     Recipe(

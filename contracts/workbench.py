@@ -120,12 +120,19 @@ class Workbench:
         group = self.group(recipe)
         if name == "training":
             result = observed(group.trained.results[recipe], "training")
+            refusals = result.refusals
         else:
             group.training_facts(recipe)
             self.side("serving")
             result = observed(group.served.results[f"exported/{recipe}"], "serving")
+            refusals = result.refusals or self._refusals_when_run(recipe)
         assert result.facts is not None
-        return Shown(facts=result.facts, refusals=group.readable(recipe, result.refusals))
+        return Shown(facts=result.facts, refusals=group.readable(recipe, refusals))
+
+    def _refusals_when_run(self, recipe: str) -> tuple[Refusal, ...]:
+        """What the serving library raised as late as that; nothing if it was not asked."""
+        result = self.group(recipe).served.results.get(f"forward/{recipe}")
+        return observed(result, "serving").refusals if result else ()
 
     def traits(self, name: SideName) -> Shown:
         """What one side's release shows whatever the recipe."""

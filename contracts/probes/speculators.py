@@ -10,6 +10,7 @@ import copy
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,8 @@ LAYER_KEYS = (
 )
 """What a draft's layer config takes over from the target, as the library's own command does."""
 
-ATTENTION = "sdpa"
-"""Runs on every device. So does eager, but that of 0.8.1 lets a chained step attend to every other chain."""
+AGREEMENT = 1e-5
+"""Relative error that rounding explains between two ways of computing the same."""
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 
@@ -85,11 +86,11 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
     model = None
     if not refusals.items:
         with refusals.stage("reload"):
-            model = _load(folder)
+            model = _load(folder, recipe["attention"])
     if model is None:
         return DraftFacts()
     taps = speculators_facts.taps(model, recipe, target)
-    _replay(model, taps, target, (Path(case["inputs"]), Path(case["golden"])), refusals)
+    agrees = _replay(model, taps, target, (Path(case["inputs"]), Path(case["golden"])), refusals)
     if "prompts" in case:
         with refusals.stage("generate"):
             speculators_acceptance.save_expected(
@@ -103,7 +104,8 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
     ran = None
     with refusals.stage("run"):
         ran = speculators_meta.forward(model)
-    return speculators_facts.describe(model, checkpoint.read(folder), taps, target, ran)
+    described = speculators_facts.describe(model, checkpoint.read(folder), taps, target, ran)
+    return replace(described, agrees_with_itself=agrees)
 
 
 def _save_target(spec: dict[str, Any], folder: Path) -> None:
@@ -124,7 +126,7 @@ def _save_target(spec: dict[str, Any], folder: Path) -> None:
 
 def _draft_class(recipe: dict[str, Any], folder: Path, target: Path) -> None:
     """Build the draft as the library's training script does, seed it, save it."""
-    model = speculators_training.build(recipe, target, _layer_config(recipe, target), ATTENTION)
+    model = speculators_training.build(recipe, target, _layer_config(recipe, target), recipe["attention"])
     frozen = {"lm_head.weight"} | (set() if recipe["train_embedding"] else {"embed_tokens.weight"})
     _seed(model, recipe["seed"], lambda name: name not in frozen and not name.startswith("verifier_"))
     model.to(getattr(torch, recipe["target"]["dtype"])).save_pretrained(folder)
@@ -174,7 +176,7 @@ def _train_command(_recipe: dict[str, Any], folder: Path, target: Path) -> None:
 
 def _fixture(recipe: dict[str, Any], folder: Path, target: Path) -> None:
     """Load a committed draft and save it again, by the library, for the target at hand."""
-    draft = _load(FIXTURES / recipe["name"], target)
+    draft = _load(FIXTURES / recipe["name"], recipe["attention"], target)
     draft.to(getattr(torch, recipe["target"]["dtype"])).save_pretrained(folder)
 
 
@@ -183,7 +185,7 @@ def _trainer(recipe: dict[str, Any], folder: Path, target: Path) -> None:
     if speculators_release.has("train-command"):
         speculators_training.train(recipe, folder, target)
     else:
-        draft = speculators_training.build(recipe, target, _layer_config(recipe, target), ATTENTION)
+        draft = speculators_training.build(recipe, target, _layer_config(recipe, target), recipe["attention"])
         speculators_trainer.train(recipe, draft, folder, target)
 
 
@@ -195,13 +197,13 @@ BUILDERS: dict[str, Callable[[dict[str, Any], Path, Path], None]] = {
 }
 
 
-def _load(folder: Path, target: Path | None = None) -> Any:
+def _load(folder: Path, attention: str, target: Path | None = None) -> Any:
     """The saved draft, by the library's own loader; for a target in another place than its config says."""
     from speculators.models.eagle3 import Eagle3DraftModel
 
     config = Eagle3DraftModel.config_class.from_pretrained(folder)
     chosen = speculators_release.has("attention-chosen")
-    config.transformer_layer_config._attn_implementation = ATTENTION if chosen else "simple_flex_attention"
+    config.transformer_layer_config._attn_implementation = attention if chosen else "simple_flex_attention"
     if target is not None:
         config.speculators_config.verifier.name_or_path = str(target)
     draft = speculators_release.load(folder, config)
@@ -213,10 +215,11 @@ def _load(folder: Path, target: Path | None = None) -> Any:
 
 def _replay(
     draft: Any, taps: tuple[int, ...], target: Path, files: tuple[Path, Path], refusals: Refusals
-) -> None:
+) -> bool | None:
     """Write the inputs to a file of their own, and the golden tensors: what the draft makes of them.
 
-    With them goes what each hypothesis would make, and what the target says.
+    With them goes what each hypothesis would make, and what the target says. Tells whether the library's own
+    forward pass makes the same of the inputs as its modules do; None if it raised.
     Everything is computed in float32 from the weights as saved. What the library raises is its refusal; what
     goes wrong with a hypothesis is our own fault.
     """
@@ -242,7 +245,7 @@ def _replay(
     with refusals.stage("replay"):
         golden |= speculators_replay.library_forward(draft, trained.inputs, CHAIN_STEPS).tensors("library/")
     if refusals.items:
-        return
+        return None
     golden |= speculators_replay.chain(dense, trained.inputs, CHAIN_STEPS, trained.how).tensors("golden/")
     for name, outcome in speculators_hypotheses.outcomes(trained, CHAIN_STEPS):
         golden |= outcome.tensors(f"hypothesis/{name}/")
@@ -253,3 +256,12 @@ def _replay(
     }
     for file, tensors in zip(files, (inputs, golden), strict=True):
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, file)
+    return all(
+        _error(golden[f"golden/{part}"], golden[f"library/{part}"]) <= AGREEMENT
+        for part in ("fused", "recurrent", "logits")
+    )
+
+
+def _error(due: torch.Tensor, seen: torch.Tensor) -> float:
+    """Largest difference, relative to the largest value that is due."""
+    return float((due - seen).abs().max() / due.abs().max()) if due.shape == seen.shape else float("inf")

@@ -73,6 +73,8 @@ def build(recipe: Mapping[str, Any], target: Path, layer_config: Any, attention:
     """
     from speculators.train.vocab_mapping import build_vocab_mappings_from_distribution
 
+    if recipe["attention"] != "sdpa" and not speculators_release.has("attention-chosen"):
+        raise Lacking("this release has no choice of attention")
     flags = {"norm_before_residual": False, **recipe["flags"]}
     unknown = {flag for flag, wanted in flags.items() if wanted} - speculators_release.config_fields()
     if recipe["train_embedding"]:
