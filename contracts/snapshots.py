@@ -59,6 +59,7 @@ MEANINGS = {
     "attention.windows": "drafts already trained attend to another number of positions",
     "attention": "the attention of drafts already trained is computed differently",
     "compute": "drafts already trained are computed in another precision than before",
+    "agrees_with_itself": "chained steps are trained as an engine runs them, or not any more",
     "sharing": "drafts already trained are served with another embedding or head",
 }
 """What a difference means for drafts already trained, by the longest prefix that fits."""
