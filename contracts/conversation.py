@@ -64,16 +64,15 @@ def run_probe(
         One result per case, in order, and what was stood in for.
 
     A process that dies or falls silent costs the case that it was at; the cases after that one are given to
-    a new process, RESTARTS times. One that never says hello costs them all.
+    a new process, unless RESTARTS of them in a row got nowhere. One that never says hello costs them all.
 
     """
     results: dict[str, CaseResult] = {}
     stand_ins: tuple[str, ...] = ()
     if progress:
         progress(0, len(cases))
-    waiting, processes = list(cases), 0
+    waiting, in_vain = list(cases), 0
     while waiting:
-        processes += 1
         asked = frozenset(case["case"] for case in waiting)
         talk = _Conversation(
             total=len(cases), asked=asked, before=len(results), progress=progress, heard=heard
@@ -87,11 +86,12 @@ def run_probe(
         if talk.ended:
             talk.pass_on()
             break
+        in_vain = 0 if len(talk.results) > 1 else in_vain + 1
         error = f"{talk.why(status)}\n{tail(log.read_text(errors='replace'))}".strip()
         left = [case for case in waiting if case["case"] not in talk.results]
         # Without its closing line nobody knows whether the last case was all that there was to say.
         lost = left[:1] or waiting[-1:]
-        if not talk.greeted or processes > RESTARTS:
+        if not talk.greeted or in_vain > RESTARTS:
             lost = left or lost
         if talk.uncertain and all(case["case"] != talk.uncertain.case for case in lost):
             talk.pass_on()
@@ -221,8 +221,10 @@ class _Conversation:
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Wait briefly for the probe to leave; then end it and all that it started."""
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(timeout=5)
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    try:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=5)
+    finally:  # an interrupt does not wait
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

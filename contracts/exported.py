@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
+import os
 from pathlib import Path
 
 from contracts import export, kept, tensor_copy
@@ -15,13 +15,13 @@ MANIFEST = "manifest.json"
 def draft(planned: export.Plan, cache: Path) -> Path:
     """The folder that holds the planned export, as far as the draft can be expressed."""
     place = cache / f"exported-{_key(planned)}"
-    if not _is_whole(place):
-        made = kept.unsettled(place, kept.own_session())
-        shutil.rmtree(made, ignore_errors=True)
-        made.mkdir()
+    if _is_whole(place):
+        os.utime(place)
+    else:
+        made = kept.in_progress(place)
         export.write(planned, made / "draft", force=True)
         (made / MANIFEST).write_text(json.dumps(kept.manifest(made)))
-        kept.settle(made, place)
+        kept.settle(made, place, _is_whole)
     return place / "draft"
 
 

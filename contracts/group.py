@@ -15,7 +15,7 @@ from typing import Any
 from contracts import checkpoint, export, exported
 from contracts.conversation import PROBES, Progress
 from contracts.dialect import Dialect
-from contracts.facts import Device, DraftFacts, Refusal, SideName
+from contracts.facts import CaseResult, Device, DraftFacts, Refusal, SideName
 from contracts.handoff import NotRun, describe, observed
 from contracts.kept import Case
 from contracts.outcome import Kind
@@ -76,8 +76,15 @@ class Group:
 
     def stand_ins(self) -> dict[str, list[str]]:
         """What was stood in for, by side, as far as their probes have run here; runs none."""
+        return {name: list(run.stand_ins) for name, run in self._done().items()}
+
+    def asked(self) -> list[CaseResult]:
+        """What its probes have answered here; runs none."""
+        return [result for run in self._done().values() for result in run.results.values()]
+
+    def _done(self) -> dict[str, SideRun]:
         done = {"training": vars(self).get("trained"), "serving": vars(self).get("served")}
-        return {name: list(run.stand_ins) for name, run in done.items() if run is not None}
+        return {name: run for name, run in done.items() if run is not None}
 
     def _run(self, name: SideName, about: str, cases: Sequence[Case], device: Device = "cpu") -> SideRun:
         side, options = self._side(name), self._options

@@ -25,20 +25,13 @@ from contracts.known import Entry, Known, KnownError
 from contracts.outcome import FAILING, SEVERITY, Outcome, Verdict, unaccounted
 from contracts.report import environment, explain
 from contracts.sides import BadInterpreter, CacheUnavailable, make_folder
-from contracts.terminal import cache_folder
+from contracts.terminal import EXIT_BROKEN, EXIT_ERROR, EXIT_NOT_RUN, cache_folder
 from contracts.verdict import Broken, Cause
 from contracts.wanted import BadRequirement, shown
 from contracts.workbench import Workbench
 
 if TYPE_CHECKING:
     from contracts.facts import SideName
-
-EXIT_BROKEN = 1
-"""A contract is broken, changed or fixed (pytest's "tests failed")."""
-EXIT_ERROR = 3
-"""The suite or the machine failed (pytest's "internal error"): nothing is known about some contracts."""
-EXIT_NOT_RUN = 5
-"""A side is missing, so contracts were not judged (pytest's "no tests collected")."""
 
 
 class Unusable(Exception):

@@ -13,7 +13,8 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+import uuid
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -144,9 +145,8 @@ def _renamed(result: CaseResult, paths: Mapping[str, str]) -> CaseResult:
     )
 
 
-def own_session() -> str:
-    """A session of this process alone."""
-    return f"process{os.getpid()}"
+OWN_SESSION = uuid.uuid4().hex
+"""A session of this process alone."""
 
 
 def unsettled(place: Path, session: str) -> Path:
@@ -154,15 +154,31 @@ def unsettled(place: Path, session: str) -> Path:
     return place.with_name(f"{place.name}.{session}")
 
 
-def settle(made: Path, place: Path) -> Path:
-    """Give a folder that is finished its name; where another process was faster, theirs counts."""
-    with suppress(OSError):
-        shutil.rmtree(place)  # damaged, or we would not have made another
-    try:
-        return made.rename(place)
-    except OSError:
-        shutil.rmtree(made, ignore_errors=True)
-        return place
+def in_progress(place: Path) -> Path:
+    """A new, empty folder of this process alone, in which what will be kept in `place` is made."""
+    made = unsettled(place, uuid.uuid4().hex)
+    made.mkdir()
+    return made
+
+
+def settle(made: Path, place: Path, is_whole: Callable[[Path], bool]) -> Path:
+    """Give a folder that is finished its name; where another process was faster, theirs counts.
+
+    Args:
+        made: the folder.
+        place: its name.
+        is_whole: tells whether what lies there already is one that counts.
+
+    """
+    for _ in range(2):
+        try:
+            return made.rename(place)
+        except OSError:  # there is one
+            if is_whole(place):
+                break
+            shutil.rmtree(place, ignore_errors=True)
+    shutil.rmtree(made, ignore_errors=True)
+    return place
 
 
 def sweep(cache: Path, *, now: float | None = None) -> None:

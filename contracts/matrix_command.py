@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +22,15 @@ from contracts.matrix.fill import Request, fill
 from contracts.outcome import LETTERS, Outcome
 from contracts.records import catalog
 from contracts.sides import CacheUnavailable
-from contracts.terminal import EXIT_BROKEN, EXIT_INTERRUPTED, cache_folder, fail, new_console, text
+from contracts.terminal import (
+    EXIT_BROKEN,
+    EXIT_ERROR,
+    EXIT_INTERRUPTED,
+    cache_folder,
+    fail,
+    new_console,
+    text,
+)
 from contracts.wanted import BadRequirement, Wanted
 
 EXAMPLES = """
@@ -39,9 +49,8 @@ contracts matrix --from artifacts -o page
 contracts matrix --newest 1 -- -k "forward and plain"
 """
 
-EXIT_ERROR = 3
-"""Some cell could not be judged, or not wholly."""
-
+FROM_ENVIRONMENT = {"--device": "CONTRACTS_DEVICE", "--server-args": "CONTRACTS_SERVER_ARGS"}
+"""Options that change what the probes are asked."""
 WORKERS = min(4, os.cpu_count() or 1)
 
 Training = Annotated[
@@ -54,7 +63,7 @@ Training = Annotated[
     ),
 ]
 Serving = Annotated[
-    list[str] | None, typer.Option("--serving", metavar="RELEASE", help="Of sglang; likewise.")
+    list[str] | None, typer.Option("--serving", metavar="RELEASE", help="Of sglang; as --training.")
 ]
 Newest = Annotated[
     int | None,
@@ -113,7 +122,8 @@ def matrix(
 
     Environments that are missing are made first. Each side runs once; what it said is kept, so a second run
     of an unchanged cell costs nothing, and one that was interrupted goes on where it ended. Exit status 0:
-    all holds, or is known; 1: something is broken or changed; 2: bad input; 3: some cell could not be judged.
+    all holds, or is known; 1: something is broken or changed; 2: bad input; 3: nothing is, but some cell
+    could not be judged.
     """
     if source is not None:
         if training or serving or newest or plan or pytest_args:
@@ -128,12 +138,17 @@ def matrix(
         fail(str(error))
     pairs = _pairs(words, newest)
     if plan:
-        print(json.dumps([{"training": pair.training, "serving": pair.serving} for pair in pairs]))
+        sides = [(words["training", pair.training], words["serving", pair.serving]) for pair in pairs]
+        print(json.dumps([{"training": _told_again(one), "serving": _told_again(two)} for one, two in sides]))
         return
     if over is not None and not over.exists():
         fail(f"--over: there is no {over}")
     console = new_console(stderr=True)
-    for number in (signal.SIGINT, signal.SIGTERM):  # in the background too; so that no probe outlives us
+    for number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+        signal.SIGHUP,
+    ):  # in the background too; so that no probe outlives us
         signal.signal(number, signal.default_int_handler)
     request = Request(
         pairs=pairs,
@@ -142,7 +157,7 @@ def matrix(
         output=_writable(output) / "cells",
         workers=workers,
         over=None if over is None else str(over.absolute()),
-        pytest_args=tuple(pytest_args or ()),
+        pytest_args=_pytest_args(pytest_args or ()),
         case_timeout=case_timeout,
     )
     try:
@@ -167,23 +182,71 @@ def _words(name: SideName, asked: Sequence[str] | None) -> dict[tuple[SideName, 
     found: dict[tuple[SideName, str], str] = {}
     for words in asked or catalog(library).matrix:
         if Path(words).is_file():
-            found[name, _label(words)] = str(Path(words).absolute())
+            _add(found, (name, _label(words)), str(Path(words).absolute()))
             continue
         wanted = Wanted.parse(words if re.search("==|@", words) else f"{library}=={words}")
         if wanted.library != library:
             raise BadRequirement(f"--{name}: {words} is of {wanted.library}, not of {library}")
-        found[name, wanted.release or _label(wanted.shown)] = wanted.requirement.replace(" @ ", "@")
+        label = wanted.release or _label(wanted.shown)
+        _add(found, (name, label), wanted.requirement.replace(" @ ", "@"))
     return found
+
+
+def _add(found: dict[tuple[SideName, str], str], side: tuple[SideName, str], words: str) -> None:
+    if found.setdefault(side, words) != words:
+        raise BadRequirement(f"--{side[0]}: {found[side]} and {words} would both be called {side[1]}")
 
 
 def _label(words: str) -> str:
     """A name for what is no release: a tree, a URL, an interpreter."""
-    return re.sub(r"[^\w.+@-]+", "_", words).strip("_")
+    return re.sub(r"[^\w.+@-]+|-{2,}", "_", words).strip("_")
+
+
+def _told_again(words: str) -> str:
+    """What --training or --serving takes for this side."""
+    return words.rpartition("==")[2]
+
+
+def _pytest_args(given: Sequence[str]) -> tuple[str, ...]:
+    """Options of pytest as they are understood in any folder, once pytest has understood them.
+
+    Ends the command with one line where it does not.
+    """
+    for words in given:
+        for option, variable in FROM_ENVIRONMENT.items():
+            if words.partition("=")[0] == option:
+                fail(f"{option}: the probes have to know it too; set {variable} instead")
+    whole = tuple(_absolute(words) for words in given)
+    if whole:
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "--pyargs",
+            "contracts",
+            "-m",
+            "contracts",
+            "--collect-only",
+        ]
+        done = subprocess.run([*command, "-q", *whole], capture_output=True, text=True, check=False)
+        if done.returncode:
+            lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+            errors = [line for line in lines if line.lower().startswith("error")]
+            fail(f"pytest judges nothing with {shlex.join(given)}: {(errors or lines or [''])[-1]}")
+    return whole
+
+
+def _absolute(words: str) -> str:
+    """An argument with the path in it, if there is one, made absolute."""
+    option, equals, value = words.rpartition("=")
+    return f"{option}{equals}{Path(value).absolute()}" if value and Path(value).is_file() else words
 
 
 def _pairs(words: dict[tuple[SideName, str], str], newest: int | None) -> list[Pair]:
-    trainings = [release for side, release in words if side == "training"][::-1]
-    servings = [release for side, release in words if side == "serving"][::-1]
+    trainings, servings = (
+        cells.in_order(release for side, release in words if side == name)[::-1]
+        for name in ("training", "serving")
+    )
     if newest is not None:
         return [Pair(*both) for both in zip(trainings[:newest], servings[:newest], strict=False)]
     return [Pair(training, serving) for serving in servings for training in trainings]
@@ -202,12 +265,20 @@ def _show(found: Sequence[Cell], output: Path) -> None:
     folder = _writable(output)
     for name, content in (("matrix.html", views.page(found)), ("matrix.md", views.markdown(found))):
         partial = folder / f".{name}.partial"
-        partial.write_text(content, encoding="utf-8")
-        partial.replace(folder / name)
+        try:
+            partial.write_text(content, encoding="utf-8")
+            partial.replace(folder / name)
+        except OSError as error:
+            fail(
+                f"{folder / name}: {error.strerror}; the cells stay: contracts matrix --from FOLDER -o OTHER"
+            )
     console = new_console()
     for line in _overview(found):
         console.print(text(line))
     console.print(f"\nwritten {text(str(folder / 'matrix.html'))} and matrix.md")
+    unjudged = sum(cell.outcome is Outcome.ERROR for cell in found)
+    if unjudged:
+        console.print(f"{unjudged} of {len(found)} cells could not be judged, or not wholly")
     if cells.is_broken(found):
         raise typer.Exit(EXIT_BROKEN)
     if any(cell.outcome in (Outcome.ERROR, Outcome.NOT_RUN) for cell in found):

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, get_args
 
 from contracts.causes import Cause
 
 Kind = Literal["exported", "raw"]
 """Which checkpoint is served: as exported for the serving release, or as training saved it."""
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 class Outcome(StrEnum):
@@ -95,6 +96,6 @@ def unaccounted(verdicts: Sequence[Verdict]) -> list[Verdict]:
     A draft that the serving library refused leaves other contracts not run; that is told by the contract that
     the refusal breaks, if it was among those that ran.
     """
-    refusals = {Cause.DRAFT_REFUSED, Cause.RECIPE_REFUSED}
-    told = {it.recipe for it in verdicts if it.cause in refusals}
-    return [it for it in verdicts if it.outcome is Outcome.NOT_RUN and it.recipe not in told]
+    told = {(it.recipe, it.draft) for it in verdicts if it.cause == Cause.DRAFT_REFUSED}
+    told |= {(it.recipe, kind) for it in verdicts if it.cause == Cause.RECIPE_REFUSED for kind in KINDS}
+    return [it for it in verdicts if it.outcome is Outcome.NOT_RUN and (it.recipe, it.draft) not in told]

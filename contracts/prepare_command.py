@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
 from contracts.conversation import Progress
 from contracts.environments import NotProvisioned, interpreter
-from contracts.facts import CASE_TIMEOUT
+from contracts.facts import CASE_TIMEOUT, Device
 from contracts.sides import BadInterpreter, CacheUnavailable
-from contracts.terminal import EXIT_BROKEN, EXIT_INTERRUPTED, cache_folder, fail, new_console
+from contracts.terminal import (
+    EXIT_ERROR,
+    EXIT_INTERRUPTED,
+    EXIT_NOT_RUN,
+    cache_folder,
+    fail,
+    new_console,
+)
 from contracts.wanted import BadRequirement
 
 if TYPE_CHECKING:
@@ -48,7 +56,8 @@ def prepare(
     """Run the probes of some releases over every recipe, so that contracts find their answers in the cache.
 
     Each training release builds its drafts. One process of the serving release then takes those of all of
-    them, equal drafts once. Exit status 0: all is there; 1: a side is missing; 2: bad input.
+    them, equal drafts once. CONTRACTS_DEVICE and CONTRACTS_SERVER_ARGS count as with pytest. Exit status 0:
+    all is there; 2: bad input; 3: some case failed; 5: a side is missing.
     """
     from contracts.group import RELEASE
     from contracts.handoff import NotRun
@@ -58,28 +67,37 @@ def prepare(
         benches = [_bench(words, serving, folder, case_timeout) for words in training]
         for bench in benches:
             bench.train()
-        if serving is not None:
+        if serving is not None and benches[0].device == "cpu":
             side = benches[0].side("serving")
-            cases = [case for bench in benches for case in bench.serving_cases()]
             side.run(
-                [*cases, RELEASE],
+                [*(case for bench in benches for case in bench.serving_cases()), RELEASE],
                 folder,
                 session=_session(),
                 case_timeout=case_timeout,
                 progress=_progress(f"serving side, {side.library} {side.version}"),
             )
+        if serving is not None:
+            for bench in benches:
+                bench.serve()
     except (CacheUnavailable, BadInterpreter, BadRequirement, NotProvisioned) as error:
         fail(str(error))
     except NotRun as missing:
-        fail(str(missing), EXIT_BROKEN)
+        fail(str(missing), EXIT_NOT_RUN)
     except KeyboardInterrupt:
         fail("interrupted; what was answered is kept, the rest is asked next time", EXIT_INTERRUPTED)
+    errors = [result for bench in benches for result in bench.errors()]
+    if errors:
+        first = (errors[0].error or "").partition("\n")[0]
+        fail(f"{len(errors)} cases failed, the first of them {errors[0].case}: {first}", EXIT_ERROR)
 
 
 def _bench(training: str, serving: str | None, cache: Path, case_timeout: float) -> Workbench:
     from contracts.workbench import Workbench
 
     python = interpreter("training", training, cache)
+    device = os.environ.get("CONTRACTS_DEVICE") or "cpu"
+    if device not in get_args(Device):
+        fail(f"CONTRACTS_DEVICE: {device!r} is none of {', '.join(get_args(Device))}")
     return Workbench(
         pythons={
             "training": python,
@@ -89,6 +107,8 @@ def _bench(training: str, serving: str | None, cache: Path, case_timeout: float)
         session=_session(),
         case_timeout=case_timeout,
         progress=_progress,
+        device=device,  # type: ignore[arg-type]
+        server_args=tuple(shlex.split(os.environ.get("CONTRACTS_SERVER_ARGS", ""))),
     )
 
 

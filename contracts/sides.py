@@ -129,7 +129,7 @@ class Side:
         make_folder(cache)
         contents, salt = kept.Contents(), self._salt(device)
         asked = {kept.key(case, salt, contents): case for case in cases}
-        session = session or kept.own_session()
+        session = session or kept.OWN_SESSION
         lock = _digest([case["case"] for case in cases] + [device])
         with FileLock(cache / f"{self.library}-{self.version}-{lock}.lock"):
             missing = {key: case for key, case in asked.items() if not self._find(cache, key, case, session)}
@@ -155,17 +155,17 @@ class Side:
         """Let the probe answer `cases`, and keep each answer as it comes."""
         order, waiting = [], {}
         for key, name, case in kept.distinct(cases):
-            folder = kept.unsettled(self._place(cache, key), session)
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir()
+            folder = kept.in_progress(self._place(cache, key))
             order.append(kept.request(case, folder) | {"case": name})
             waiting[name] = (key, case, folder)
 
         def heard(result: CaseResult, stand_ins: tuple[str, ...]) -> None:
             key, case, folder = waiting[result.case]
             kept.save(folder, case, replace(result, case=case["case"]), stand_ins)
-            if not result.error:
-                kept.settle(folder, self._place(cache, key))
+            place = self._place(cache, key)
+            if result.error:
+                place = kept.unsettled(place, session)
+            kept.settle(folder, place, lambda other: kept.load(other, case) is not None)
 
         prefix = f"{self._place(cache, '0' * 16).name}."  # swept, should nobody be left to remove it
         with tempfile.TemporaryDirectory(prefix=prefix, dir=cache) as talk:

@@ -12,6 +12,10 @@ from rich.markup import escape
 
 EXIT_BROKEN = 1
 EXIT_BAD_INPUT = 2
+EXIT_ERROR = 3
+"""The suite or the machine failed (pytest's "internal error"): nothing is known about some contracts."""
+EXIT_NOT_RUN = 5
+"""A side is missing, so contracts were not judged (pytest's "no tests collected")."""
 EXIT_INTERRUPTED = 130
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from contracts.acceptance import Acceptance
 from contracts.conversation import Progress
-from contracts.facts import CASE_TIMEOUT, Device, DraftFacts, Refusal, SideName
+from contracts.facts import CASE_TIMEOUT, CaseResult, Device, DraftFacts, Refusal, SideName
 from contracts.group import Group, Options
 from contracts.handoff import Handoff, NotRun, ProbeFailed, describe, observed
 from contracts.kept import Case
@@ -91,6 +91,16 @@ class Workbench:
         for group in self._groups:
             group.trained  # noqa: B018 (run when first asked for)
         self._groups[0].release_run("training")
+
+    def serve(self) -> None:
+        """Let the serving probe answer all that contracts will ask it."""
+        for group in self._groups:
+            group.served  # noqa: B018 (run when first asked for)
+        self._groups[0].release_run("serving")
+
+    def errors(self) -> list[CaseResult]:
+        """Cases in which the suite or the machine failed, of those that were asked so far."""
+        return [result for group in self._groups for result in group.asked() if result.error]
 
     def serving_cases(self) -> list[Case]:
         """All that contracts will ask the serving probe about the drafts of this training side."""

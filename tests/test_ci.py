@@ -93,4 +93,4 @@ def test_matrix_runs_one_job_and_leaves_one_artifact_a_cell() -> None:
     assert cell["strategy"]["fail-fast"] is False
     (upload,) = [step for step in cell["steps"] if "upload-artifact" in step.get("uses", "")]
     assert "matrix.pair.training" in upload["with"]["name"]
-    assert jobs["page"]["needs"] == "cell"
+    assert jobs["page"]["needs"] == ["plan", "cell"]

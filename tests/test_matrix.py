@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -144,7 +145,34 @@ def test_markdown_has_the_table_and_each_cause() -> None:
     made = views.markdown([HOLDING, BROKEN])
     assert "| 0.5.23 | B 1/2 | . 2/2 |" in made
     assert "| norm-differs | two_layers | 0.8.1 | 0.5.23 |" in made
+    assert "## Why, as saved\n\nEverything holds." in made
     assert f"- **norm-differs**: {Cause.NORM_DIFFERS.explanation}" in made
+
+
+def test_markdown_keeps_saved_and_exported_drafts_apart() -> None:
+    raw = verdict(Outcome.BROKEN, draft="raw", cause=Cause.CONFIG_NOT_RESOLVED)
+    exported, saved = views.markdown([cell("0.9.0", "0.5.23", raw, verdict())]).split("## Why, as saved")
+    assert "config-not-resolved" not in exported
+    assert "| config-not-resolved | plain | 0.9.0 | 0.5.23 |" in saved
+
+
+def test_reason_of_a_missing_side_stands_below_the_table(tmp_path: Path) -> None:
+    pair = Pair("9.9.9", "0.5.23")
+    cells.write_unavailable(tmp_path / pair.file_name, "no such | release")
+    made = views.markdown([HOLDING, *cells.read_all(tmp_path)])
+    assert "| 0.5.23 | . 2/2 | E |" in made
+    assert "- speculators 9.9.9 → sglang 0.5.23: no such \\| release" in made
+
+
+def test_cause_of_another_version_is_shown_all_the_same() -> None:
+    made = cell("0.9.0", "0.5.23", verdict(Outcome.BROKEN, cause="of-tomorrow"))  # type: ignore[arg-type]
+    assert "of-tomorrow" in views.markdown([made])
+    assert "of-tomorrow" in views.page([made])
+
+
+def test_figure_that_is_no_number_is_left_out() -> None:
+    odd = replace(verdict(), figures={"accept_length": float("nan"), "replayed": 3.5})
+    assert '"figures":{"plain":{"replayed":3.5}}' in views.page([cell("0.9.0", "0.5.23", odd)])
 
 
 def test_markdown_tells_pairs_alike_together() -> None:

@@ -17,12 +17,15 @@ from pathlib import Path
 from packaging.version import InvalidVersion, Version
 from pydantic import TypeAdapter, ValidationError
 
+from contracts.causes import Cause, by_code
 from contracts.outcome import FAILING, SEVERITY, Kind, Outcome, Verdict, unaccounted
 from contracts.recipes import RECIPES
 
 JOINT = "--"
 """Between the two releases in the name of a cell's file."""
 SUFFIX = ".jsonl"
+FORMAT = 1
+"""Number of the format of verdicts (contracts.judge.write_record)."""
 _VERDICT = TypeAdapter(Verdict)
 _RECIPES = frozenset(recipe.name for recipe in RECIPES)
 
@@ -112,7 +115,10 @@ def read(file: Path) -> Cell:
     try:
         header, *lines, end = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
         verdicts = [_verdict(line) for line in lines]
-        if header["kind"] != "header" or end != {"kind": "end", "verdicts": len(verdicts)}:
+        if (header["kind"], header["format"]) != ("header", FORMAT) or end != {
+            "kind": "end",
+            "verdicts": len(verdicts),
+        }:
             raise ValueError
         return Cell(
             pair=Pair(training, serving),
@@ -144,17 +150,24 @@ def read_all(folder: Path) -> list[Cell]:
     if not files:
         raise BadCell(f"{folder}: no cell of a matrix in it (files like 0.9.0{JOINT}0.5.23{SUFFIX})")
     found: dict[Pair, Path] = {}
+    made = []
     for file in files:
-        pair = read(file).pair
-        if pair in found:
-            raise BadCell(f"{file}: there is another record of the same cell: {found[pair]}")
-        found[pair] = file
-    return [read(file) for file in files]
+        cell = read(file)
+        if cell.pair in found:
+            raise BadCell(f"{file}: there is another record of the same cell: {found[cell.pair]}")
+        found[cell.pair] = file
+        made.append(cell)
+    return made
+
+
+def explanation(cause: str) -> str:
+    """What a cause means; nothing for one of another version of this package."""
+    return by_code(cause).explanation if cause in set(Cause) else ""
 
 
 def write_unavailable(file: Path, reason: str) -> None:
     """Write a cell in which nothing could be judged, and why."""
-    header = {"kind": "header", "format": 1, "expected": 0, "sides": {}, "unavailable": reason}
+    header = {"kind": "header", "format": FORMAT, "expected": 0, "sides": {}, "unavailable": reason}
     lines = (header, {"kind": "end", "verdicts": 0})
     partial = file.with_name(f".{file.name}.{os.getpid()}.partial")
     partial.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")

@@ -12,6 +12,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,8 @@ from contracts.outcome import Outcome
 from contracts.sides import BadInterpreter, Side, SideUnavailable
 from contracts.wanted import Wanted, shown
 
+UNWANTED = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
+"""Variables that would change which contracts are judged."""
 PACKAGE = Path(__file__).parent.parent
 TRAINING, SERVING, JUDGING = 100.0, 60.0, 6.0
 """Seconds that a training side, a serving side and a cell take by experience, for the estimate."""
@@ -57,6 +60,10 @@ class Filling:
     sides: dict[tuple[SideName, str], Side] = field(default_factory=dict)
     missing: dict[tuple[SideName, str], str] = field(default_factory=dict)
     """Why a side is none."""
+    cells: dict[Pair, Cell] = field(default_factory=dict)
+    """Those that need no run."""
+    package: str = field(default_factory=lambda: _package())
+    """Digest of the contracts and all that they go by."""
 
 
 def fill(request: Request, say: Callable[[str], None]) -> list[Cell]:
@@ -72,13 +79,13 @@ def fill(request: Request, say: Callable[[str], None]) -> list[Cell]:
     open_pairs = [pair for pair in request.pairs if not _settled(request, known, pair)]
     say(f"{len(request.pairs)} cells, {len(request.pairs) - len(open_pairs)} of them known already")
     if open_pairs:
-        steps = Steps(request.workers, {"CONTRACTS_SESSION": f"matrix{os.getpid()}"})
+        steps = Steps(request.workers, {"CONTRACTS_SESSION": kept.OWN_SESSION, **dict.fromkeys(UNWANTED, "")})
         try:
             _run(request, known, open_pairs, steps)
-        except KeyboardInterrupt:
+        except BaseException:
             steps.stop()
             raise
-    return [read(request.output / pair.file_name) for pair in request.pairs]
+    return [known.cells.get(pair) or read(request.output / pair.file_name) for pair in request.pairs]
 
 
 def _find_sides(request: Request, say: Callable[[str], None]) -> Filling:
@@ -105,11 +112,12 @@ def _settled(request: Request, known: Filling, pair: Pair) -> bool:
     reasons = [known.missing[side] for side in _sides(pair) if side in known.missing]
     if reasons:
         write_unavailable(file, "; ".join(reasons))
+        known.cells[pair] = read(file)
         return True
     place = _place(request, known, pair)
     stored = place / pair.file_name
     try:
-        read(stored)
+        known.cells[pair] = read(stored)
     except BadCell:
         return False
     os.utime(place)
@@ -125,8 +133,18 @@ def _place(request: Request, known: Filling, pair: Pair) -> Path:
     """Where the verdicts of a cell are kept: under all that can change them."""
     settings = sorted(item for item in os.environ.items() if item[0].startswith(SETTINGS))
     sides = [(request.words[side], known.sides[side].identity.fingerprint) for side in _sides(pair)]
-    told = json.dumps([pair.file_name, sides, settings, list(request.pytest_args), _package()])
+    contents = kept.Contents()
+    arguments = [
+        (words, contents.of(file) if (file := _file(words)) else "") for words in request.pytest_args
+    ]
+    told = json.dumps([pair.file_name, sides, settings, arguments, known.package])
     return request.cache / f"verdicts-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+
+
+def _file(words: str) -> Path | None:
+    """The file that an argument of pytest's names."""
+    file = Path(words.rpartition("=")[2])
+    return file if file.is_file() else None
 
 
 def _package() -> str:
@@ -180,18 +198,20 @@ def _judge(request: Request, known: Filling, pairs: Sequence[Pair], steps: Steps
 
 
 def _keep(request: Request, known: Filling, pair: Pair, done: Done) -> None:
-    """Keep the verdicts of a cell, unless the suite or the machine failed in it."""
+    """Keep the verdicts of a cell, unless the suite or the machine failed in it or changed meanwhile."""
     file = request.output / pair.file_name
     try:
         cell = read(file)
     except BadCell:
-        told = f"pytest ended with {done.status} and no verdicts: {done.last_line}"
-        write_unavailable(file, told)
+        write_unavailable(file, f"pytest ended with {done.status} and no verdicts: {done.told}")
         return
-    if cell.outcome is Outcome.ERROR:
+    if not cell.verdicts:
+        write_unavailable(file, f"pytest selected no contract: {done.told}")
+        return
+    if cell.outcome is Outcome.ERROR or known.package != _package():
         return
     place = _place(request, known, pair)
-    made = kept.unsettled(place, kept.own_session())
-    made.mkdir(exist_ok=True)
-    shutil.copyfile(file, made / pair.file_name)
-    kept.settle(made, place)
+    with suppress(OSError):  # then it is judged again next time
+        made = kept.in_progress(place)
+        shutil.copyfile(file, made / pair.file_name)
+        kept.settle(made, place, lambda other: (other / pair.file_name).exists())

@@ -2,8 +2,10 @@
 const table = JSON.parse(document.getElementById("data").textContent);
 const form = document.getElementById("filter");
 const DETAIL = ["cause", "expected", "seen", "fix", "reason", "upstream"];
-const OUTCOMES = { ".": "holds", k: "known", "-": "not-run", F: "fixed", C: "changed", B: "broken", E: "error" };
-const SEVERITY = ".k-FCBE";
+/* "~" is not run because of a refusal that another contract tells. */
+const OUTCOMES = { ".": "holds", "~": "not-run", k: "known", "-": "not-run", F: "fixed", C: "changed", B: "broken", E: "error" };
+const SEVERITY = "~.k-FCBE";
+const shown = (letter) => (letter === "~" ? "-" : letter);
 
 /* An element with text or other elements in it; never markup. */
 function make(tag, attributes, ...children) {
@@ -49,7 +51,17 @@ function chosen(cell) {
 }
 
 const worst = (rows) =>
-  rows.reduce((least, { letter }) => (SEVERITY.indexOf(letter) > SEVERITY.indexOf(least) ? letter : least), ".");
+  rows.reduce((least, { letter }) => (SEVERITY.indexOf(letter) > SEVERITY.indexOf(least) ? letter : least), "~");
+
+/* "2 broken, 1 not-run, 9 holds" of some rows, worst first. */
+function counted(rows) {
+  const counts = new Map();
+  for (const letter of [...SEVERITY].reverse()) {
+    const number = rows.filter((row) => row.letter === letter).length;
+    if (number) counts.set(OUTCOMES[letter], (counts.get(OUTCOMES[letter]) || 0) + number);
+  }
+  return [...counts].map(([outcome, number]) => `${number} ${outcome}`).join(", ");
+}
 
 /* The grid. */
 function showGrid() {
@@ -61,20 +73,20 @@ function showGrid() {
     const rows = chosen(cell);
     let letter = Object.keys(OUTCOMES).find((key) => OUTCOMES[key] === cell.outcome);
     let small = cell.unavailable ? "" : cell.crossing.exported.join("/");
-    let told = cell.unavailable ? "nothing could be judged" : `${cell.crossing.exported.join(" of ")} cross`;
+    let about = `${cell.outcome}, `;
+    about += cell.unavailable ? "nothing could be judged" : `${cell.crossing.exported.join(" of ")} cross`;
     if (filtered && !cell.unavailable) {
-      const failing = rows.filter((item) => item.letter !== ".").length;
       letter = rows.length ? worst(rows) : "";
-      small = failing || "";
-      told = rows.length ? `${failing} of ${rows.length} do not hold` : "nothing of the kind";
+      small = rows.filter((item) => !".~-".includes(item.letter)).length || "";
+      about = counted(rows) || "nothing of the kind";
     }
     const outcome = OUTCOMES[letter] || "none";
     counts[outcome] = (counts[outcome] || 0) + 1;
     link.parentElement.className = outcome;
-    link.querySelector("b").textContent = letter || "\u00a0";
+    link.querySelector("b").textContent = shown(letter) || "\u00a0";
     link.querySelector("small").textContent = small;
     link.href = linkTo({ cell: link.dataset.cell });
-    link.setAttribute("aria-label", `speculators ${training}, sglang ${serving}: ${outcome}, ${told}`);
+    link.setAttribute("aria-label", `speculators ${training}, sglang ${serving}: ${about}`);
   }
   const names = Object.entries(counts).map(([outcome, count]) => `${count} ${outcome}`);
   document.getElementById("status").textContent =
@@ -86,7 +98,7 @@ function showGrid() {
 function showCell() {
   const section = document.getElementById("cell");
   const name = address().get("cell");
-  const cell = table.cells[name];
+  const cell = Object.hasOwn(table.cells, name || "") ? table.cells[name] : undefined;
   for (const link of document.querySelectorAll("[data-cell]")) {
     if (link.dataset.cell === name) link.setAttribute("aria-current", "true");
     else link.removeAttribute("aria-current");
@@ -102,7 +114,7 @@ function showCell() {
   const [exported, of] = cell.crossing.exported;
   section.append(
     make("p", {}, `${exported} of ${of} kinds of draft cross whole once exported; ` +
-      `${cell.crossing.raw.join(" of ")} as saved.` +
+      `${cell.crossing.raw.join(" of ")} load as saved.` +
       (cell.missing ? ` ${plural(cell.missing, "contract")} were never judged.` : "")),
     backToTable(name),
     make("h2", {}, "What does not hold"),
@@ -123,7 +135,8 @@ const folded = (title, content) => make("details", {}, make("summary", {}, title
 
 /* The number that people look at. */
 function acceptLengths(cell) {
-  const rows = Object.entries(cell.figures).map(([of, figures]) =>
+  const wanted = form.elements.recipe.value;
+  const rows = Object.entries(cell.figures).filter(([of]) => !wanted || of.endsWith(`/${wanted}`)).map(([of, figures]) =>
     make("tr", {}, make("th", { scope: "row" }, of),
       ...["accept_length", "replayed", "promised"].map((name) =>
         make("td", {}, figures[name] === undefined ? "" : figures[name].toFixed(2)))));
@@ -155,7 +168,9 @@ function letters(rows) {
   const body = [...byLabel].sort(([one], [other]) => (one < other ? -1 : 1)).map(([label, { promise, cells }]) =>
     make("tr", {}, make("th", { scope: "row", title: promise }, label),
       ...known.map((title) => (cells[title] === undefined ? make("td", {}) :
-        make("td", { class: OUTCOMES[cells[title]], title: `${title}: ${OUTCOMES[cells[title]]}` }, cells[title])))));
+        make("td", { class: OUTCOMES[cells[title]], title: `${title}: ${OUTCOMES[cells[title]]}` },
+          make("span", { "aria-hidden": "true" }, shown(cells[title])),
+          make("span", { class: "hidden" }, OUTCOMES[cells[title]]))))));
   return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Contracts by kind of draft" },
     make("table", { class: "letters" }, make("thead", {}, head), make("tbody", {}, ...body)));
 }
@@ -163,17 +178,22 @@ function letters(rows) {
 /* Everything that does not hold, alike ones together, worst first. */
 function explained(cell) {
   const groups = new Map();
-  for (const item of chosen(cell)) {
+  const rows = chosen(cell);
+  for (const item of rows) {
     if (item.letter === ".") continue;
     const parts = detail(item.detail);
     const alike = [item.letter, parts.cause, parts.reason, parts.cause && item.letter !== "k" ? parts.seen : ""];
     const key = JSON.stringify(alike);
-    if (!groups.has(key)) groups.set(key, { letter: item.letter, parts, rows: [] });
-    groups.get(key).rows.push(item.row);
+    if (!groups.has(key)) groups.set(key, { letter: item.letter, parts, rows: [], alike: true });
+    const group = groups.get(key);
+    group.rows.push(item.row);
+    group.alike &&= item.detail === cell.details[group.rows[0]];
   }
   const ordered = [...groups.values()].sort((one, other) => SEVERITY.indexOf(other.letter) - SEVERITY.indexOf(one.letter));
+  if (!rows.length) return [make("p", {}, "There is nothing of the kind in this cell.")];
   if (!ordered.length) return [make("p", {}, "Everything that is shown holds.")];
-  return ordered.map(({ letter, parts, rows }) => {
+  return ordered.map(({ letter, parts, rows, alike }) => {
+    const evidence = alike ? "" : ` (${table.rows[rows[0]][1]})`;
     const contracts = [...new Set(rows.map((row) => table.contracts[table.rows[row][0]]))];
     const cases = [...new Set(rows.map((row) => table.rows[row][1]))];
     const entries = [
@@ -181,15 +201,16 @@ function explained(cell) {
       ["drafts", cases.join(", ")],
       ["promise", contracts.length === 1 ? table.promises[table.rows[rows[0]][0]] : ""],
       ["cause", parts.cause && `${parts.cause}: ${table.explanations[parts.cause] || ""}`],
-      ["expected", parts.expected],
-      ["seen", parts.seen],
-      ["fix", parts.fix],
+      [`expected${evidence}`, parts.expected],
+      [`seen${evidence}`, parts.seen],
+      [`fix${evidence}`, parts.fix],
       ["why", parts.reason],
       ["upstream", parts.upstream],
     ].filter(([, value]) => value);
     const list = make("dl", {}, ...entries.flatMap(([title, value]) => [make("dt", {}, title), make("dd", {}, linked(value))]));
-    if (letter !== "-") {
-      const command = `pytest --pyargs ${table.rows[rows[0]][2]} ${cell.options}`.trim();
+    if (OUTCOMES[letter] !== "not-run") {
+      const addresses = alike ? [table.rows[rows[0]][2]] : rows.map((row) => table.rows[row][2]);
+      const command = `pytest --pyargs ${addresses.join(" ")} ${cell.options}`.trim();
       list.append(make("dt", {}, "reproduce"), make("dd", {}, make("code", {}, command)));
     }
     return make("article", { class: OUTCOMES[letter] },
@@ -226,14 +247,22 @@ function filter() {
 form.addEventListener("change", filter);
 form.addEventListener("reset", () => setTimeout(filter));
 form.addEventListener("submit", (event) => event.preventDefault());
+function goToCell() {
+  const heading = document.querySelector("#cell h2");
+  if (heading) heading.focus();
+}
 window.addEventListener("hashchange", () => {
   readAddress();
   showAll();
-  const heading = document.querySelector("#cell h2");
-  if (heading) heading.focus();
+  goToCell();
+});
+document.getElementById("skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the address is the filter's and the cell's
+  document.getElementById("frame").focus();
 });
 window.addEventListener("beforeprint", () => {
   for (const part of document.querySelectorAll("details")) part.open = true;
 });
 readAddress();
 showAll();
+goToCell();

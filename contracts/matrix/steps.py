@@ -17,6 +17,8 @@ from contracts.terminal import new_console, text
 
 LIMIT = 3600.0
 """Seconds after which a command is ended."""
+GRACE = 30.0
+"""Seconds that it may take to end what it started itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +37,8 @@ class Done:
 
     status: int
     """Exit status; negative if a signal ended it."""
-    last_line: str
-    """Of what it said."""
+    told: str
+    """The line that says what went wrong, or else the last one."""
     seconds: float
 
 
@@ -59,7 +61,6 @@ class Steps:
         self._stop = threading.Event()
         self._started = time.monotonic()
         self._due = self._finished = 0.0
-        self._count = 0
         self._console = new_console(stderr=True)
 
     def expect(self, weight: float) -> None:
@@ -78,7 +79,6 @@ class Steps:
             then(done)
             with self._lock:
                 self._finished += step.weight
-                self._count += 1
                 self._say(step, done)
 
         self._futures.append(self._executor.submit(run))
@@ -86,25 +86,30 @@ class Steps:
     def _run(self, step: Step) -> Done:
         started = time.monotonic()
         with tempfile.TemporaryFile() as log, tempfile.TemporaryDirectory() as folder:
-            process = subprocess.Popen(
-                step.command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                cwd=folder,
-                env=self._environment,
-            )
-            self._running.add(process)
+            with self._lock:
+                if self._stop.is_set():
+                    return Done(status=-signal.SIGINT, told="", seconds=0.0)
+                process = subprocess.Popen(
+                    step.command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    cwd=folder,
+                    env=self._environment,
+                    start_new_session=True,  # Ctrl-C reaches it through `stop` alone, and once
+                )
+                self._running.add(process)
             try:
                 status = process.wait(LIMIT)
             except subprocess.TimeoutExpired:
-                process.send_signal(signal.SIGINT)  # so that it ends its own probes
-                status = process.wait()
+                status = _interrupt(process)
             finally:
                 self._running.discard(process)
             log.seek(0)
             lines = [line for line in log.read().decode(errors="replace").splitlines() if line.strip()]
-        return Done(status=status, last_line=lines[-1] if lines else "", seconds=time.monotonic() - started)
+        errors = [line for line in lines if line.lower().startswith("error")]
+        told = (errors or lines or [""])[-1].strip()
+        return Done(status=status, told=told, seconds=time.monotonic() - started)
 
     def _say(self, step: Step, done: Done) -> None:
         elapsed = time.monotonic() - self._started
@@ -120,11 +125,23 @@ class Steps:
 
     def stop(self) -> None:
         """Start nothing more; end what runs, as Ctrl-C would."""
-        self._stop.set()
+        with self._lock:
+            self._stop.set()
         for process in tuple(self._running):
-            with suppress(ProcessLookupError):
-                process.send_signal(signal.SIGINT)
+            _interrupt(process)
         self._executor.shutdown(cancel_futures=True)
+
+
+def _interrupt(process: subprocess.Popen[bytes]) -> int:
+    """End a command so that it can end its own probes; returns its exit status."""
+    with suppress(ProcessLookupError):
+        process.send_signal(signal.SIGINT)
+    try:
+        return process.wait(GRACE)
+    except subprocess.TimeoutExpired:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        return process.wait()
 
 
 def duration(seconds: float) -> str:

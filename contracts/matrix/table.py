@@ -5,17 +5,19 @@ Texts and details occur in many cells, so each is stored once and told by its nu
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from contracts import __version__
-from contracts.causes import by_code
-from contracts.matrix.cells import Cell, Pair, in_order
-from contracts.outcome import LETTERS, Outcome, Verdict
+from contracts.matrix.cells import Cell, Pair, explanation, in_order
+from contracts.outcome import LETTERS, Outcome, Verdict, unaccounted
 from contracts.recipes import RECIPES
 
+ACCOUNTED = "~"
+"""Letter of what was not run because of a refusal that another contract tells."""
 DETAIL = ("cause", "expected", "seen", "fix", "reason", "upstream")
 """What is told of a verdict beside its outcome."""
 
@@ -25,8 +27,9 @@ class Table:
     """Everything that the page shows, as plain JSON data."""
 
     training: list[str]
-    """Newest first."""
+    """Oldest first."""
     serving: list[str]
+    """Newest first."""
     recipes: list[str]
     contracts: list[str] = field(default_factory=list)
     rows: list[tuple[int, str, str]] = field(default_factory=list)
@@ -47,7 +50,7 @@ class Table:
 def table(cells: Sequence[Cell]) -> Table:
     """The page's data about `cells`."""
     made = Table(
-        training=in_order(cell.pair.training for cell in cells)[::-1],
+        training=in_order(cell.pair.training for cell in cells),
         serving=in_order(cell.pair.serving for cell in cells)[::-1],
         recipes=[recipe.name for recipe in RECIPES],
     )
@@ -90,7 +93,7 @@ class _Numbers:
 
     def detail(self, verdict: Verdict) -> int:
         if verdict.cause:
-            self._table.explanations.setdefault(verdict.cause, by_code(verdict.cause).explanation)
+            self._table.explanations.setdefault(verdict.cause, explanation(verdict.cause))
         parts = [self.text(getattr(verdict, part)) for part in DETAIL]
         return self._of("detail", parts, self._table.details)
 
@@ -99,13 +102,18 @@ def _cell(cell: Cell, numbers: _Numbers) -> dict[str, Any]:
     outcomes: dict[int, str] = {}
     details: dict[int, int] = {}
     figures: dict[str, dict[str, float]] = {}
+    missed = unaccounted(cell.verdicts)
     for verdict in cell.verdicts:
         row = numbers.row(verdict)
         outcomes[row] = LETTERS[verdict.outcome]
+        if verdict.outcome is Outcome.NOT_RUN and verdict not in missed:
+            outcomes[row] = ACCOUNTED
         if verdict.outcome is not Outcome.HOLDS:
             details[row] = numbers.detail(verdict)
         if verdict.figures:
-            figures[verdict.case] = {name: round(value, 3) for name, value in verdict.figures.items()}
+            figures[verdict.case] = {
+                name: round(value, 3) for name, value in verdict.figures.items() if math.isfinite(value)
+            }
     letters = "".join(outcomes.get(row, " ") for row in range(max(outcomes, default=-1) + 1))
     return {
         "outcome": str(cell.outcome),

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from contracts.causes import by_code
-from contracts.matrix.cells import Cell, in_order
+from contracts.matrix.cells import Cell, explanation, in_order
 from contracts.matrix.table import table
 from contracts.outcome import LETTERS, Outcome
 from contracts.recipes import RECIPES
@@ -34,7 +33,9 @@ def page(cells: Sequence[Cell]) -> str:
     )
     made = table(cells)
     # Inside of a script element nothing is escaped, and nothing may end it.
-    data = json.dumps(asdict(made), separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
+    data = json.dumps(asdict(made), separators=(",", ":"), ensure_ascii=False, allow_nan=False).replace(
+        "<", "\\u003c"
+    )
     return environment.get_template("page.html.j2").render(
         table=made,
         letters={str(outcome): letter for outcome, letter in LETTERS.items()},
@@ -65,7 +66,9 @@ def markdown(cells: Sequence[Cell]) -> str:
     for serving in servings[::-1]:
         row = (_short(found.get((training, serving))) for training in trainings)
         lines.append(f"| {serving} | " + " | ".join(row) + " |")
-    lines += ["", "## Why", "", *_causes(cells, trainings, servings)]
+    lines += ["", *(f"- {cell.pair.title}: {_line(cell.unavailable)}" for cell in cells if cell.unavailable)]
+    for kind, title in (("exported", "## Why, once exported"), ("raw", "## Why, as saved")):
+        lines += ["", title, "", *_causes(cells, kind, trainings, servings)]
     return "\n".join(lines) + "\n"
 
 
@@ -74,7 +77,7 @@ def _short(cell: Cell | None) -> str:
         return ""
     letter = LETTERS[cell.outcome]
     if cell.unavailable:
-        return f"{letter} {_line(cell.unavailable)}"
+        return letter
     crossing, of = cell.crossing("exported")
     return f"{letter} {crossing}/{of}"
 
@@ -83,17 +86,19 @@ def _line(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def _causes(cells: Sequence[Cell], trainings: Sequence[str], servings: Sequence[str]) -> list[str]:
+def _causes(cells: Sequence[Cell], kind: str, trainings: Sequence[str], servings: Sequence[str]) -> list[str]:
     """A row for each cause and the drafts that it befalls on the same pairs."""
     where: dict[tuple[str, str], set[tuple[str, str]]] = {}
     for cell in cells:
         for verdict in cell.verdicts:
-            if verdict.cause and verdict.outcome is not Outcome.FIXED:
+            if verdict.draft == kind and verdict.cause and verdict.outcome is not Outcome.FIXED:
                 pair = (cell.pair.training, cell.pair.serving)
-                where.setdefault((verdict.cause, _draft(verdict.draft, verdict.recipe)), set()).add(pair)
+                where.setdefault((verdict.cause, verdict.recipe), set()).add(pair)
     drafts: dict[tuple[str, frozenset[tuple[str, str]]], list[str]] = {}
     for (cause, draft), befallen in sorted(where.items()):
         drafts.setdefault((cause, frozenset(befallen)), []).append(draft)
+    if not where:
+        return ["Everything holds."]
     lines = ["| cause | drafts | speculators | sglang |", "|---|---|---|---|"]
     for (cause, pairs), names in drafts.items():
         rows: dict[str, list[str]] = {}
@@ -104,11 +109,7 @@ def _causes(cells: Sequence[Cell], trainings: Sequence[str], servings: Sequence[
         told = [(ranges(trained, trainings), served) for served, trained in rows.items()]
         lines += [f"| {cause} | {_some(names)} | {trained} | {served} |" for trained, served in told]
     seen = dict.fromkeys(cause for cause, _ in drafts)
-    return [*lines, "", *(f"- **{cause}**: {by_code(cause).explanation}" for cause in seen)]
-
-
-def _draft(kind: str, recipe: str) -> str:
-    return "as saved" if kind == "raw" else recipe
+    return [*lines, "", *(f"- **{cause}**: {explanation(cause)}" for cause in seen)]
 
 
 def _some(names: Sequence[str]) -> str:
