@@ -24,6 +24,11 @@ class Cause(StrEnum):
         "The serving library cannot make a draft model out of this config.json.",
         "Export the draft for the release that serves it: contracts export.",
     )
+    DRAFT_NOT_WHOLE = (
+        "draft-not-whole",
+        "What the training library saved is no whole draft: its tensors and its config are not of one.",
+        "Train with another release, or without the option that leads to it.",
+    )
     RECIPE_REFUSED = (
         "recipe-refused",
         "The training library raised while it built or saved the draft.",

@@ -121,7 +121,7 @@ def export_draft(
 
 
 def plan(source: Checkpoint, dialect: Dialect, target: ServedTarget | None = None) -> Plan:
-    """Decide how `source`, a draft in the format of speculators >= 0.5, is written in `dialect` for `target`.
+    """Decide how `source`, a draft that speculators saved, is written in `dialect` for `target`.
 
     Reads nothing but headers and configs.
 
@@ -299,6 +299,13 @@ def _layer_ids(
     def refuse(cause: Cause, what: str, fix: str | None = None) -> tuple[tuple[int, ...], list[Refusal]]:
         return ids, [Refusal(cause=cause, what=what, own_fix=fix)]
 
+    if not saved.records_states:
+        what = f"layer ids: speculators {saved.speculators_version} did not record them"
+        fix = (
+            "Write the hidden states that it was trained on to config.json (0 for the embeddings, i for the "
+            'output of layer i-1) as "eagle_aux_hidden_state_layer_ids", with "speculators_version": "0.5.0".'
+        )
+        return refuse(Cause.WRONG_LAYERS, what, fix)
     if not states:
         fix = "Write the hidden states that it was trained on to config.json; the serving side would guess."
         return refuse(Cause.WRONG_LAYERS, "eagle_aux_hidden_state_layer_ids: not in config.json", fix)

@@ -165,7 +165,7 @@ class Group:
 
     @cached_property
     def plans(self) -> dict[str, export.Plan]:
-        """How each draft is exported; one that cannot be read is an error of its recipe alone."""
+        """How each draft is exported; one that cannot be read leaves its own recipe without a plan."""
         plans = {}
         dialect = Dialect.for_release(self._side("serving").version)
         for name, run in self.trained.results.items():
@@ -181,7 +181,7 @@ class Group:
                     spelled = spelled.without_eagle_config()
                 plans[name] = spelled
             except checkpoint.CheckpointError as error:
-                self.unreadable[name] = str(error)
+                self.unreadable[name] = str(error).replace(str(self.draft_folder(name)), f"drafts/{name}")
         return plans
 
     @cached_property
@@ -208,8 +208,10 @@ class Group:
         """What the serving probe is asked: at depth load, and at depths forward and engine."""
         loading: list[Case] = []
         running: list[Case] = []
+        for name in [*self.plans, *self.unreadable]:
+            loading.append(self._load_case(name, "raw"))
         for name in self.plans:
-            loading += [self._load_case(name, "raw"), self._load_case(name, "exported")]
+            loading.append(self._load_case(name, "exported"))
             if not self.training_refusals(name, "replay"):
                 running.append(self.forward_case(name))
         if self._scenario:

@@ -97,5 +97,6 @@ def unaccounted(verdicts: Sequence[Verdict]) -> list[Verdict]:
     the refusal breaks, if it was among those that ran.
     """
     told = {(it.recipe, it.draft) for it in verdicts if it.cause == Cause.DRAFT_REFUSED}
-    told |= {(it.recipe, kind) for it in verdicts if it.cause == Cause.RECIPE_REFUSED for kind in KINDS}
+    training = {Cause.RECIPE_REFUSED, Cause.DRAFT_NOT_WHOLE}
+    told |= {(it.recipe, kind) for it in verdicts if it.cause in training for kind in KINDS}
     return [it for it in verdicts if it.outcome is Outcome.NOT_RUN and (it.recipe, it.draft) not in told]

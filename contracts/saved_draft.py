@@ -94,6 +94,11 @@ class SavedConfig(BaseModel):
     torch_dtype: str | None = None
 
     @property
+    def records_states(self) -> bool:
+        """Whether the release that saved it records the states that a draft was trained on: since 0.5."""
+        return Version(self.speculators_version) >= Version("0.5")
+
+    @property
     def window(self) -> int | None:
         """Positions that sliding layers attend to, if there are such layers."""
         layer = self.transformer_layer_config
@@ -125,7 +130,7 @@ class SavedConfig(BaseModel):
         """Check the config of a checkpoint.
 
         Raises:
-            CheckpointError: it is not one that speculators >= 0.5 saved for EAGLE-3.
+            CheckpointError: it is not one that speculators saved for EAGLE-3.
 
         """
         file = source.path / "config.json"
@@ -137,19 +142,14 @@ class SavedConfig(BaseModel):
             raise CheckpointError(
                 f"{file}: not an EAGLE-3 draft saved by speculators ({key}: {first['msg']})"
             ) from None
-        if _release(saved.speculators_version) < Version("0.5"):
+        try:
+            Version(saved.speculators_version)
+        except InvalidVersion:
             raise CheckpointError(
-                f"{file}: saved by speculators {saved.speculators_version}, which numbered layers otherwise; "
-                "convert it with speculators >= 0.5"
-            )
+                f"{file}: speculators_version {saved.speculators_version!r} is no release, and how layers "
+                "are numbered depends on it; write the release that saved the draft"
+            ) from None
         return saved
-
-
-def _release(version: str) -> Version:
-    try:
-        return Version(version)
-    except InvalidVersion:
-        return Version("0")
 
 
 def check_whole(source: Checkpoint, saved: SavedConfig) -> None:

@@ -10,7 +10,7 @@ from contracts.acceptance import Acceptance
 from contracts.conversation import Progress
 from contracts.facts import CASE_TIMEOUT, CaseResult, Device, DraftFacts, Refusal, SideName
 from contracts.group import Group, Options
-from contracts.handoff import Handoff, NotRun, ProbeFailed, describe, observed
+from contracts.handoff import Handoff, NotRun, describe, observed
 from contracts.kept import Case
 from contracts.outcome import Kind
 from contracts.probes import language
@@ -132,8 +132,7 @@ class Workbench:
             result = observed(group.trained.results[recipe], "training")
             refusals = result.refusals
         else:
-            group.training_facts(recipe)
-            self.side("serving")
+            self.handoff(recipe)
             result = observed(group.served.results[f"exported/{recipe}"], "serving")
             refusals = result.refusals or self._refusals_when_run(recipe)
         assert result.facts is not None
@@ -157,9 +156,8 @@ class Workbench:
         group = self.group(recipe)
         training = group.training_facts(recipe)
         planned = group.plans.get(recipe)
-        if planned is None:
-            reason = group.unreadable[recipe]
-            raise ProbeFailed(f"the training probe saved a draft that cannot be read: {reason}")
+        if planned is None and kind == "exported":
+            raise NotRun(f"what the training side saved cannot be exported: {group.unreadable[recipe]}")
         result = observed(group.served.results[f"{kind}/{recipe}"], "serving")
         assert result.facts is not None
         return Handoff(
@@ -168,11 +166,22 @@ class Workbench:
             training=training,
             serving=result.facts,
             serving_refusals=group.readable(recipe, result.refusals),
-            export_refusals=planned.refusals,
+            export_refusals=planned.refusals if planned else (),
             renames=planned.renames
-            if kind == "exported"
-            else {name: name for name in planned.source.tensors},
+            if planned and kind == "exported"
+            else {name: name for name in (training.weight_names.names if training.weight_names else ())},
         )
+
+    def why_not_exported(self, recipe: str) -> str | None:
+        """Why what the training library saved is no draft that can be exported; None if it is.
+
+        Raises:
+            NotRun: it saved none, or the serving side, whose release decides how it is exported, is missing.
+
+        """
+        group = self.group(recipe)
+        group.training_facts(recipe)
+        return None if recipe in group.plans else group.unreadable[recipe]
 
     def training_refusals(self, recipe: str, *stages: str) -> tuple[Refusal, ...]:
         """What the training library raised in these stages (build, reload, replay, generate) of a recipe."""

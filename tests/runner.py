@@ -101,7 +101,9 @@ class Refusing:
         training: tuple[Refusal, ...] = (),
         replay: tuple[Refusal, ...] = (),
         engine: tuple[Refusal, ...] = (),
+        not_whole: str | None = None,
     ) -> None:
+        self._not_whole = not_whole
         self._training, self._replay, self._engine = training, replay, engine
 
     def shown(self, side: str, recipe: str) -> Shown:
@@ -109,6 +111,9 @@ class Refusing:
 
     def traits(self, side: str) -> Shown:
         return Shown()
+
+    def why_not_exported(self, recipe: str) -> str | None:
+        return self._not_whole
 
     def training_refusals(self, recipe: str, *stages: str) -> tuple[Refusal, ...]:
         return tuple(item for item in self._training if item.stage in stages)

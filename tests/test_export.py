@@ -357,10 +357,18 @@ def test_config_that_speculators_did_not_write_is_one_line(changes: dict[str, An
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("version", ["0.3.0", "0.4.0.1", "unknown"])
-def test_release_that_numbered_layers_otherwise_is_one_line(version: str) -> None:
-    with pytest.raises(checkpoints.CheckpointError, match="numbered layers otherwise"):
-        export.plan(checkpoint(speculators_version=version), DIALECT)
+@pytest.mark.parametrize("version", ["0.3.0", "0.4.0.1"])
+def test_release_that_did_not_record_layer_ids_is_refused(version: str) -> None:
+    planned = export.plan(checkpoint(speculators_version=version), DIALECT)
+    (refusal,) = planned.refusals
+    assert refusal.cause is Cause.WRONG_LAYERS
+    assert version in refusal.what
+    assert "eagle_aux_hidden_state_layer_ids" in refusal.fix
+
+
+def test_release_that_is_none_is_one_line() -> None:
+    with pytest.raises(checkpoints.CheckpointError, match="'unknown' is no release"):
+        export.plan(checkpoint(speculators_version="unknown"), DIALECT)
 
 
 def test_draft_of_another_format_is_one_line(tmp_path: Path) -> None:

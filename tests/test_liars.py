@@ -226,6 +226,9 @@ LIARS = (
         Cause.LAYER_OUT_OF_RANGE,
         both("aux_layers", states=(1, 4, 9)),
     ),
+    Liar(
+        "export.saved_draft_is_whole", Cause.DRAFT_NOT_WHOLE, workbench=Refusing(not_whole="fc is too wide")
+    ),
     Liar("config.draft_can_be_trained", Cause.RECIPE_REFUSED, workbench=Refusing(training=(BUILD,))),
     Liar(
         "config.saved_draft_is_served",

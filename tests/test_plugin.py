@@ -206,7 +206,7 @@ def test_what_is_known_of_the_raw_draft_excuses_nothing(bench: Bench) -> None:
     assert result.ret == EXIT_NOT_RUN
 
 
-def test_unreadable_draft_is_an_error_of_its_recipe_alone(bench: Bench) -> None:
+def test_draft_that_cannot_be_exported_is_broken_in_its_recipe_alone(bench: Bench) -> None:
     script = bench.training.read_text()
     anchor = """            out.write(json.dumps({"kind": "case","""
     spoil = (
@@ -217,10 +217,19 @@ def test_unreadable_draft_is_an_error_of_its_recipe_alone(bench: Bench) -> None:
     )
     assert anchor in script
     bench.training.write_text(script.replace(anchor, spoil))
-    result = bench.run(k="plain or two_layers")
-    assert result.ret == EXIT_ERROR
-    by_case = {line["case"]: line["outcome"] for line in bench.record() if line["kind"] == "verdict"}
-    assert by_case == {"plain": "error", "two_layers": "holds"}
+    result = bench.run(k="(plain or two_layers) and not raw", target="contracts.test_export")
+    assert result.ret == EXIT_BROKEN
+    found = {
+        (line["contract"], line["case"]): line["outcome"]
+        for line in bench.record()
+        if line["kind"] == "verdict"
+    }
+    assert found == {
+        ("export.saved_draft_is_whole", "plain"): "broken",
+        ("export.draft_can_be_expressed", "plain"): "not-run",
+        ("export.saved_draft_is_whole", "two_layers"): "holds",
+        ("export.draft_can_be_expressed", "two_layers"): "holds",
+    }
     result.stdout.fnmatch_lines(["*config.json: not readable as JSON*"])
     result.stdout.no_fnmatch_line("*Traceback*")
 
