@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -18,7 +19,7 @@ import typer
 from contracts.facts import CASE_TIMEOUT, LIBRARIES, SideName
 from contracts.matrix import cells, views
 from contracts.matrix.cells import BadCell, Cell, Pair
-from contracts.matrix.fill import Request, fill
+from contracts.matrix.fill import IGNORED, Request, fill
 from contracts.outcome import LETTERS, Outcome
 from contracts.records import catalog
 from contracts.sides import CacheUnavailable
@@ -51,6 +52,8 @@ contracts matrix --newest 1 -- -k "forward and plain"
 
 FROM_ENVIRONMENT = {"--device": "CONTRACTS_DEVICE", "--server-args": "CONTRACTS_SERVER_ARGS"}
 """Options that change what the probes are asked."""
+LABEL = 60
+"""Characters of the name of a side, at the most."""
 WORKERS = min(4, os.cpu_count() or 1)
 
 Training = Annotated[
@@ -198,6 +201,19 @@ def _add(found: dict[tuple[SideName, str], str], side: tuple[SideName, str], wor
 
 
 def _label(words: str) -> str:
+    """A name for what is no release (a tree, a URL, an interpreter), short enough for two in a file's name."""
+    label = re.sub(r"[^\w.+@-]+|-{2,}", "_", words).strip("_")
+    if len(label) <= LABEL:
+        return label
+    return f"{hashlib.sha256(words.encode()).hexdigest()[:8]}_{label[-LABEL + 9 :]}"
+
+
+def _add(found: dict[tuple[SideName, str], str], side: tuple[SideName, str], words: str) -> None:
+    if found.setdefault(side, words) != words:
+        raise BadRequirement(f"--{side[0]}: {found[side]} and {words} would both be called {side[1]}")
+
+
+def _label(words: str) -> str:
     """A name for what is no release: a tree, a URL, an interpreter."""
     return re.sub(r"[^\w.+@-]+|-{2,}", "_", words).strip("_")
 
@@ -228,7 +244,9 @@ def _pytest_args(given: Sequence[str]) -> tuple[str, ...]:
             "contracts",
             "--collect-only",
         ]
-        done = subprocess.run([*command, "-q", *whole], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [*command, "-q", *whole], capture_output=True, text=True, check=False, env=os.environ | IGNORED
+        )
         if done.returncode:
             lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
             errors = [line for line in lines if line.lower().startswith("error")]

@@ -113,7 +113,8 @@ def test_release_that_does_not_exist_is_one_line_of_its_cell(
     assert "sglang==9.9.9" in str(missing[0].unavailable)
 
 
-def test_interrupted_run_leaves_no_probe_and_goes_on(bench: Bench) -> None:
+@pytest.mark.parametrize("how", ["SIGTERM", "Ctrl-C"])
+def test_interrupted_run_leaves_no_probe_and_goes_on(bench: Bench, how: str) -> None:
     bench.serve(SERVED, steps=(HELLO, "leave a child", "hang"))
     process = subprocess.Popen(
         command(*given(bench), *SOME),
@@ -121,12 +122,16 @@ def test_interrupted_run_leaves_no_probe_and_goes_on(bench: Bench) -> None:
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
     note = bench.serving.parent / "plan.json.child"
     deadline = time.monotonic() + 120
     while not (note.exists() and note.read_text()) and time.monotonic() < deadline:
         time.sleep(0.1)
-    process.send_signal(signal.SIGTERM)
+    if how == "Ctrl-C":
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: everything in the foreground gets it
+    else:
+        process.send_signal(signal.SIGTERM)
     _, told = process.communicate(timeout=60)
     assert process.returncode == 130, told
     assert "goes on there" in told
@@ -135,6 +140,48 @@ def test_interrupted_run_leaves_no_probe_and_goes_on(bench: Bench) -> None:
     before = runs(bench.training)
     assert run(bench.root, *given(bench), *SOME).returncode == 0
     assert runs(bench.training) == before
+
+
+def test_other_contracts_are_not_served_from_what_was_kept(bench: Bench, tmp_path: Path) -> None:
+    """Neither a file that an option names nor the environment can make verdicts stand for others."""
+    known = tmp_path / "known.toml"
+    known.write_text("")
+    asked = [*given(bench), *SOME, "--contracts-known=known.toml"]
+    assert run(tmp_path, *asked).returncode == 0
+    assert "1 of them known already" in run(tmp_path, *asked).stderr
+    known.write_text("# changed\n")
+    assert "0 of them known already" in run(tmp_path, *asked).stderr
+
+
+def test_options_of_pytest_in_the_environment_do_not_count(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-k nothing_at_all")
+    result = run(bench.root, *given(bench), *SOME)
+    assert result.returncode == 0, result.stderr
+    assert "1/1" in result.stdout
+
+
+@pytest.mark.parametrize("options", [["--bogus"], ["-k", "no_such_contract"]])
+def test_options_that_select_nothing_are_told_before_anything_runs(bench: Bench, options: list[str]) -> None:
+    result = run(bench.root, *given(bench), "--", *options)
+    assert result.returncode == 2
+    assert "pytest judges nothing with" in result.stderr
+    assert runs(bench.training) == 0
+
+
+def test_option_that_probes_have_to_know_is_refused(bench: Bench) -> None:
+    result = run(bench.root, *given(bench), "--", "--device=cuda")
+    assert result.returncode == 2
+    assert "set CONTRACTS_DEVICE instead" in result.stderr
+
+
+def test_page_that_cannot_be_written_is_one_line(bench: Bench) -> None:
+    (bench.root / "matrix" / "matrix.html").mkdir(parents=True)
+    result = run(bench.root, *given(bench), *SOME)
+    assert result.returncode == 2
+    assert "matrix.html" in result.stderr.splitlines()[-1]
+    assert "Traceback" not in result.stderr
 
 
 def _alive(process: int) -> bool:
@@ -161,6 +208,10 @@ def test_cells_of_many_machines_are_put_together(tmp_path: Path) -> None:
     [
         (["--newest", "2"], [("0.9.0", "0.5.23"), ("0.8.1", "0.5.22")]),
         (["--training=0.9.0", "--serving=sglang==0.5.9"], [("0.9.0", "0.5.9")]),
+        (
+            ["--training=0.9.0", "--training=0.8.1", "--serving=0.5.22", "--newest=1"],
+            [("0.9.0", "0.5.22")],
+        ),
     ],
 )
 def test_plan_is_json(tmp_path: Path, arguments: list[str], pairs: list[tuple[str, str]]) -> None:

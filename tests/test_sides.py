@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import threading
 import time
@@ -12,6 +13,7 @@ import pytest
 from contracts import kept, sides
 from contracts.conversation import GRACE, RESTARTS, run_probe
 from contracts.sides import BadInterpreter, CacheUnavailable, Side, SideUnavailable
+from tests.facts import save_draft
 from tests.fake_python import HELLO, fake_python, runs
 
 ANSWERS: dict[str, Any] = {"*": {"facts": {"architecture": "A"}, "seconds": 0.1}}
@@ -362,6 +364,47 @@ def test_equal_content_elsewhere_is_the_same_case(tmp_path: Path) -> None:
         f"no x in {tmp_path}/{place}/draft" for place in "ab"
     ]
     assert runs(Path(found.python)) == 1
+
+
+def test_folder_that_another_process_settled_first_stays(tmp_path: Path) -> None:
+    place = tmp_path / "sglang-0.5.23-0123456789abcdef"
+    first, second = kept.in_progress(place), kept.in_progress(place)
+    for made, text in ((first, "first"), (second, "second")):
+        (made / "file").write_text(text)
+        assert kept.settle(made, place, lambda folder: (folder / "file").exists()) == place
+    assert (place / "file").read_text() == "first"
+    assert list(tmp_path.iterdir()) == [place]
+
+
+def test_damaged_folder_gives_way(tmp_path: Path) -> None:
+    place = tmp_path / "sglang-0.5.23-0123456789abcdef"
+    place.mkdir()
+    (place / "rest").touch()
+    made = kept.in_progress(place)
+    (made / "file").touch()
+    kept.settle(made, place, lambda folder: (folder / "file").exists())
+    assert [path.name for path in place.iterdir()] == ["file"]
+
+
+def test_processes_that_export_the_same_at_once_all_read_it(tmp_path: Path) -> None:
+    code = """
+import sys
+from pathlib import Path
+from contracts import checkpoint, export, exported
+from contracts.dialect import Dialect
+planned = export.plan(checkpoint.read(Path(sys.argv[1])), Dialect.for_release("0.5.23"))
+for number in range(10):
+    folder = exported.draft(planned, Path(sys.argv[2]) / str(number))
+    assert len((folder / "config.json").read_text()) > 100
+"""
+    draft = save_draft(tmp_path / "draft")
+    for number in range(10):
+        (tmp_path / "cache" / str(number)).mkdir(parents=True)
+    command = [sys.executable, "-c", code, str(draft), str(tmp_path / "cache")]
+    processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(4)]
+    for process in processes:
+        _, told = process.communicate(timeout=120)
+        assert process.returncode == 0, told
 
 
 def test_cases_of_one_name_and_other_contents_are_all_answered(tmp_path: Path) -> None:

@@ -27,8 +27,8 @@ from contracts.outcome import Outcome
 from contracts.sides import BadInterpreter, Side, SideUnavailable
 from contracts.wanted import Wanted, shown
 
-UNWANTED = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
-"""Variables that would change which contracts are judged."""
+IGNORED = {"PYTEST_ADDOPTS": "", "PYTEST_PLUGINS": ""}
+"""Variables that would change which contracts are judged, and what they are for the matrix."""
 PACKAGE = Path(__file__).parent.parent
 TRAINING, SERVING, JUDGING = 100.0, 60.0, 6.0
 """Seconds that a training side, a serving side and a cell take by experience, for the estimate."""
@@ -79,7 +79,7 @@ def fill(request: Request, say: Callable[[str], None]) -> list[Cell]:
     open_pairs = [pair for pair in request.pairs if not _settled(request, known, pair)]
     say(f"{len(request.pairs)} cells, {len(request.pairs) - len(open_pairs)} of them known already")
     if open_pairs:
-        steps = Steps(request.workers, {"CONTRACTS_SESSION": kept.OWN_SESSION, **dict.fromkeys(UNWANTED, "")})
+        steps = Steps(request.workers, {"CONTRACTS_SESSION": kept.OWN_SESSION, **IGNORED})
         try:
             _run(request, known, open_pairs, steps)
         except BaseException:
