@@ -201,21 +201,11 @@ def _add(found: dict[tuple[SideName, str], str], side: tuple[SideName, str], wor
 
 
 def _label(words: str) -> str:
-    """A name for what is no release (a tree, a URL, an interpreter), short enough for two in a file's name."""
+    """A name for what is no release: a tree, a URL, an interpreter; two of them fit into a file's name."""
     label = re.sub(r"[^\w.+@-]+|-{2,}", "_", words).strip("_")
     if len(label) <= LABEL:
         return label
     return f"{hashlib.sha256(words.encode()).hexdigest()[:8]}_{label[-LABEL + 9 :]}"
-
-
-def _add(found: dict[tuple[SideName, str], str], side: tuple[SideName, str], words: str) -> None:
-    if found.setdefault(side, words) != words:
-        raise BadRequirement(f"--{side[0]}: {found[side]} and {words} would both be called {side[1]}")
-
-
-def _label(words: str) -> str:
-    """A name for what is no release: a tree, a URL, an interpreter."""
-    return re.sub(r"[^\w.+@-]+|-{2,}", "_", words).strip("_")
 
 
 def _told_again(words: str) -> str:
