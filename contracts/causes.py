@@ -29,6 +29,11 @@ class Cause(StrEnum):
         "What the training library saved is no whole draft: its tensors and its config are not of one.",
         "Train with another release, or without the option that leads to it.",
     )
+    OTHER_DRAFT = (
+        "other-draft",
+        "This training release makes another draft of the recipe than the one that the record is about.",
+        "Compare the serving release with its record on the drafts of the newest training release.",
+    )
     RECIPE_REFUSED = (
         "recipe-refused",
         "The training library raised while it built or saved the draft.",

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import pytest
 
+from contracts.causes import Cause
 from contracts.facts import CaseResult, DraftFacts, Refusal, SideName
 from contracts.outcome import Kind
 from contracts.recipes import Recipe
@@ -19,8 +20,10 @@ T = TypeVar("T")
 class NotRun(pytest.skip.Exception):  # type: ignore[name-defined, misc]
     """A contract could not be judged, and why. A test of anybody's that meets it is skipped."""
 
-    def __init__(self, reason: str, *, side_missing: bool = False) -> None:
+    def __init__(self, reason: str, *, side_missing: bool = False, cause: Cause | None = None) -> None:
         self.side_missing = side_missing
+        self.cause = cause
+        """Why nothing is amiss although nothing was judged; None if somebody has to look."""
         super().__init__(reason, pytrace=False)
 
 

@@ -261,7 +261,9 @@ def _verdict(
             facts["reason"] = f"known.toml records another cause here: {entry.cause}"
         return Verdict(**facts | {"outcome": Outcome.CHANGED if changed else Outcome.BROKEN})
     if isinstance(error, NotRun) or report.outcome == "skipped":
-        return Verdict(**facts | {"outcome": Outcome.NOT_RUN, "reason": str(error)})
+        cause = getattr(error, "cause", None)
+        told = {"outcome": Outcome.NOT_RUN, "reason": str(error), "cause": cause and str(cause)}
+        return Verdict(**facts | told)
     if error is not None:
         reason = str(error) if isinstance(error, ProbeFailed) else _where(error)
         return Verdict(**facts | {"outcome": Outcome.ERROR, "reason": reason})

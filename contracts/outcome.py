@@ -93,10 +93,11 @@ class Verdict:
 def unaccounted(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """Contracts that were not run for a recipe of which nothing says why.
 
-    A draft that the serving library refused leaves other contracts not run; that is told by the contract that
-    the refusal breaks, if it was among those that ran.
+    A verdict with a cause says why itself. A draft that the serving library refused leaves other contracts
+    not run; that is told by the contract that the refusal breaks, if it was among those that ran.
     """
     told = {(it.recipe, it.draft) for it in verdicts if it.cause == Cause.DRAFT_REFUSED}
     training = {Cause.RECIPE_REFUSED, Cause.DRAFT_NOT_WHOLE}
     told |= {(it.recipe, kind) for it in verdicts if it.cause in training for kind in KINDS}
-    return [it for it in verdicts if it.outcome is Outcome.NOT_RUN and (it.recipe, it.draft) not in told]
+    missed = [it for it in verdicts if it.outcome is Outcome.NOT_RUN and it.cause is None]
+    return [it for it in missed if (it.recipe, it.draft) not in told]

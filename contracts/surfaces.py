@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,12 @@ class Shown:
 
 
 _SHOWN = TypeAdapter(Shown)
+
+
+def draft_of(facts: DraftFacts) -> str:
+    """What a training side shows of the draft itself, without how it was saved or how it trains."""
+    told = replace(facts, architecture=None, config_keys=(), agrees_with_itself=None, compute=None)
+    return records.as_json(told)
 
 
 def as_text(shown: Shown) -> str:

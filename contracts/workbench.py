@@ -6,7 +6,9 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from contracts import records
 from contracts.acceptance import Acceptance
+from contracts.causes import Cause
 from contracts.conversation import Progress
 from contracts.facts import CASE_TIMEOUT, CaseResult, Device, DraftFacts, Refusal, SideName
 from contracts.group import Group, Options
@@ -19,7 +21,7 @@ from contracts.recipes import RECIPES, Recipe
 from contracts.replay import Replay
 from contracts.settings import TOKENS, Setting
 from contracts.sides import Side, SideUnavailable
-from contracts.surfaces import Shown
+from contracts.surfaces import Shown, draft_of
 
 
 class Workbench:
@@ -142,6 +144,19 @@ class Workbench:
         """What the serving library raised as late as that; nothing if it was not asked."""
         result = self.group(recipe).served.results.get(f"forward/{recipe}")
         return observed(result, "serving").refusals if result else ()
+
+    def check_recorded_draft(self, recipe: str) -> None:
+        """Make sure that the training side made the draft that serving releases are recorded with.
+
+        Raises:
+            NotRun: it is another one than that of the newest recorded training release.
+
+        """
+        newest = records.recorded_releases("speculators")[-1]
+        due = records.surface("speculators", newest).get(recipe)
+        if due is not None and draft_of(self.group(recipe).training_facts(recipe)) != draft_of(due):
+            told = f"the record is about the draft of speculators {newest}, which is another one"
+            raise NotRun(told, cause=Cause.OTHER_DRAFT)
 
     def traits(self, name: SideName) -> Shown:
         """What one side's release shows whatever the recipe."""

@@ -109,6 +109,9 @@ class Refusing:
     def shown(self, side: str, recipe: str) -> Shown:
         return Shown()
 
+    def check_recorded_draft(self, recipe: str) -> None:
+        pass
+
     def traits(self, side: str) -> Shown:
         return Shown()
 

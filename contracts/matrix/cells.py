@@ -26,6 +26,8 @@ JOINT = "--"
 SUFFIX = ".jsonl"
 FORMAT = 1
 """Number of the format of verdicts (contracts.judge.write_record)."""
+SURFACE = "surface."
+"""Beginning of the contracts that are about a release and its record, not about a draft that crosses."""
 _VERDICT = TypeAdapter(Verdict)
 _RECIPES = frozenset(recipe.name for recipe in RECIPES)
 
@@ -86,7 +88,8 @@ class Cell:
         """
         held: dict[str, bool] = {}
         for verdict in self.verdicts:
-            if verdict.draft == draft and verdict.recipe in _RECIPES:
+            about_draft = not verdict.contract.startswith(SURFACE) and verdict.recipe in _RECIPES
+            if verdict.draft == draft and about_draft:
                 held[verdict.recipe] = held.get(verdict.recipe, True) and verdict.outcome is Outcome.HOLDS
         return sum(held.values()), len(held)
 

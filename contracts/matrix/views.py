@@ -14,6 +14,8 @@ from contracts.matrix.table import table
 from contracts.outcome import LETTERS, Outcome
 from contracts.recipes import RECIPES
 
+SOUND = (Outcome.FIXED, Outcome.NOT_RUN)
+"""Outcomes whose cause befalls no draft."""
 HERE = Path(__file__).parent
 MEANINGS = {
     Outcome.HOLDS: "holds",
@@ -91,7 +93,7 @@ def _causes(cells: Sequence[Cell], kind: str, trainings: Sequence[str], servings
     where: dict[tuple[str, str], set[tuple[str, str]]] = {}
     for cell in cells:
         for verdict in cell.verdicts:
-            if verdict.draft == kind and verdict.cause and verdict.outcome is not Outcome.FIXED:
+            if verdict.draft == kind and verdict.cause and verdict.outcome not in SOUND:
                 pair = (cell.pair.training, cell.pair.serving)
                 where.setdefault((verdict.cause, verdict.recipe), set()).add(pair)
     drafts: dict[tuple[str, frozenset[tuple[str, str]]], list[str]] = {}

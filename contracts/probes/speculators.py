@@ -23,6 +23,7 @@ from contracts.facts import (
     DraftFacts,
 )
 from contracts.probes import (
+    language,
     speculators_acceptance,
     speculators_facts,
     speculators_hypotheses,
@@ -126,7 +127,7 @@ def _save_target(spec: dict[str, Any], folder: Path) -> None:
 
 def _draft_class(recipe: dict[str, Any], folder: Path, target: Path) -> None:
     """Build the draft as the library's training script does, seed it, save it."""
-    model = speculators_training.build(recipe, target, _layer_config(recipe, target), recipe["attention"])
+    model = speculators_training.build(recipe, target, _layer_config(recipe, target))
     frozen = {"lm_head.weight"} | (set() if recipe["train_embedding"] else {"embed_tokens.weight"})
     _seed(model, recipe["seed"], lambda name: name not in frozen and not name.startswith("verifier_"))
     model.to(getattr(torch, recipe["target"]["dtype"])).save_pretrained(folder)
@@ -185,7 +186,8 @@ def _trainer(recipe: dict[str, Any], folder: Path, target: Path) -> None:
     if speculators_release.has("train-command"):
         speculators_training.train(recipe, folder, target)
     else:
-        draft = speculators_training.build(recipe, target, _layer_config(recipe, target), recipe["attention"])
+        counts = {token: int(token in language.SYMBOL_IDS) for token in range(language.VOCAB_SIZE)}
+        draft = speculators_training.build(recipe, target, _layer_config(recipe, target), counts)
         speculators_trainer.train(recipe, draft, folder, target)
 
 
@@ -204,6 +206,7 @@ def _load(folder: Path, attention: str, target: Path | None = None) -> Any:
     config = Eagle3DraftModel.config_class.from_pretrained(folder)
     chosen = speculators_release.has("attention-chosen")
     config.transformer_layer_config._attn_implementation = attention if chosen else "simple_flex_attention"
+    transformers_target.read_rope(config.transformer_layer_config)
     if target is not None:
         config.speculators_config.verifier.name_or_path = str(target)
     draft = speculators_release.load(folder, config)

@@ -64,8 +64,16 @@ def check_command() -> None:
         raise Lacking("this release has no training command in its wheel")
 
 
-def build(recipe: Mapping[str, Any], target: Path, layer_config: Any, attention: str) -> Any:
+def build(
+    recipe: Mapping[str, Any], target: Path, layer_config: Any, counts: Mapping[int, int] | None = None
+) -> Any:
     """A draft for `target` with the library's vocabulary map, as its training script builds it.
+
+    Args:
+        recipe: of the draft.
+        target: folder of the target.
+        layer_config: of the draft's layers.
+        counts: how often each token stands in the training data, by id; made up where there is none.
 
     Raises:
         Lacking: the release does not know an option of the recipe.
@@ -84,8 +92,10 @@ def build(recipe: Mapping[str, Any], target: Path, layer_config: Any, attention:
     vocab_size = recipe["target"]["vocab_size"]
     d2t = t2d = None
     if recipe["draft_vocab_size"] is not None:
-        counts = {token: (token * 37) % 101 for token in range(vocab_size)}
-        d2t, t2d = build_vocab_mappings_from_distribution(counts, recipe["draft_vocab_size"], vocab_size)
+        made_up = {token: (token * 37) % 101 for token in range(vocab_size)}
+        d2t, t2d = build_vocab_mappings_from_distribution(
+            dict(counts or made_up), recipe["draft_vocab_size"], vocab_size
+        )
     return speculators_release.build(
         {
             "verifier_config": layer_config,
@@ -95,7 +105,7 @@ def build(recipe: Mapping[str, Any], target: Path, layer_config: Any, attention:
             "target_layer_ids": recipe["aux_layer_ids"],
             "embed_requires_grad": recipe["train_embedding"],
             "verifier_name_or_path": str(target),
-            "draft_attn_impl": attention,
+            "draft_attn_impl": recipe["attention"],
             "ttt_steps": 3,
             **flags,
         }

@@ -53,6 +53,14 @@ def rope_of(config: Any) -> dict[str, Any]:
     return {name: copy.deepcopy(getattr(config, name)) for name in names}
 
 
+def read_rope(config: Any) -> None:
+    """Let transformers 4 go by the RoPE of a config that 5 wrote, which it keeps and does not look at."""
+    written = getattr(config, "rope_parameters", None)
+    if MAJOR < 5 and written:
+        for name, value in rope(written).items():
+            setattr(config, name, value)
+
+
 def rope_parameters(config: Any) -> dict[str, Any]:
     """RoPE of a loaded config, in one, as transformers 5 has it."""
     if MAJOR >= 5:
