@@ -163,9 +163,21 @@ def test_difference_from_the_record_says_what_it_means(bench: Bench) -> None:
 
 
 def test_newer_release_is_compared_with_the_newest_record(bench: Bench) -> None:
+    newest = records.recorded_releases("speculators")[-1]
+    facts = to_json(records.surface("speculators", newest)["plain"])
+    bench.training = fake_python(
+        bench.root / "training", "speculators", files=bench.trained, answers={"*": {"facts": facts}}
+    )
     bench.serve(SERVED, version="0.6.0")
     result = surfaces(bench, "-k", "serving and plain")
     result.stdout.fnmatch_lines(["*as recorded in sglang 0.5.23, plain*"])
+
+
+def test_other_draft_than_the_recorded_one_is_not_compared(bench: Bench) -> None:
+    bench.serve(SERVED, version="0.6.0")  # and the fake training side makes a draft of its own
+    result = surfaces(bench, "-k", "serving and plain")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["NOT-RUN*", "*other-draft*", "*the record is about the draft of speculators*"])
 
 
 def test_paths_of_fakes_do_not_leak_into_the_package() -> None:
