@@ -123,10 +123,11 @@ def matrix(
 ) -> None:
     """Judge every training release beside every serving release, and show it as one page.
 
-    Environments that are missing are made first. Each side runs once; what it said is kept, so a second run
-    of an unchanged cell costs nothing, and one that was interrupted goes on where it ended. Exit status 0:
-    all holds, or is known; 1: something is broken or changed; 2: bad input; 3: nothing is, but some cell
-    could not be judged.
+    Environments that are missing are made first. Each side runs once, and what it said is kept:
+    a second run of an unchanged cell costs nothing, and an interrupted one goes on where it ended.
+
+    Exit status 0: all holds, or is known; 1: something is broken or changed; 2: bad input;
+    3: nothing is, but some cell could not be judged.
     """
     if source is not None:
         if training or serving or newest or plan or pytest_args:

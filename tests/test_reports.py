@@ -177,7 +177,9 @@ def test_other_draft_than_the_recorded_one_is_not_compared(bench: Bench) -> None
     bench.serve(SERVED, version="0.6.0")  # and the fake training side makes a draft of its own
     result = surfaces(bench, "-k", "serving and plain")
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["NOT-RUN*", "*other-draft*", "*the record is about the draft of speculators*"])
+    result.stdout.fnmatch_lines(
+        ["NOT-RUN*", "*other-draft*", "*the record is about the draft of speculators*"]
+    )
 
 
 def test_paths_of_fakes_do_not_leak_into_the_package() -> None:
