@@ -80,6 +80,8 @@ class Judge:
     reports: list[pytest.TestReport]
     """Of every contract that was judged, and of workers that crashed."""
     expected: int = 0
+    selection: str = ""
+    """What pytest's -k selects; empty for everything."""
 
     @classmethod
     def from_config(cls, config: pytest.Config, session: str, reports: list[pytest.TestReport]) -> Judge:
@@ -136,6 +138,7 @@ class Judge:
             require_sides=option.require_sides,
             record=option.verdicts,
             reports=reports,
+            selection=getattr(option, "keyword", "") or "",
         )
 
     def expect(self, number: int) -> None:
@@ -306,7 +309,13 @@ def _properties(verdict: Verdict) -> list[tuple[str, object]]:
 
 def write_record(file: Path, judge: Judge, verdicts: Sequence[Verdict]) -> None:
     """All verdicts as JSON lines, between a header and a closing line; whole or not at all."""
-    header = {"kind": "header", "format": 1, "expected": judge.expected, "sides": environment(judge)}
+    header = {
+        "kind": "header",
+        "format": 1,
+        "expected": judge.expected,
+        "selection": judge.selection,
+        "sides": environment(judge),
+    }
     lines: list[dict[str, Any]] = [header]
     for verdict in sorted(verdicts, key=lambda v: (v.contract, v.case)):
         lines.append({"kind": "verdict", **{k: v for k, v in asdict(verdict).items() if v is not None}})

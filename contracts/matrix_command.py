@@ -52,6 +52,8 @@ contracts matrix --newest 1 -- -k "forward and plain"
 
 FROM_ENVIRONMENT = {"--device": "CONTRACTS_DEVICE", "--server-args": "CONTRACTS_SERVER_ARGS"}
 """Options that change what the probes are asked."""
+OWN = ("--verdicts", "--contracts-cache", "--training-python", "--serving-python", "--case-timeout")
+"""Options of pytest that have their counterparts here."""
 LABEL = 60
 """Characters of the name of a side, at the most."""
 WORKERS = min(4, os.cpu_count() or 1)
@@ -188,6 +190,8 @@ def _words(name: SideName, asked: Sequence[str] | None) -> dict[tuple[SideName, 
         if Path(words).is_file():
             _add(found, (name, _label(words)), str(Path(words).absolute()))
             continue
+        if "/" in words and "@" not in words:
+            raise BadRequirement(f"--{name}: there is no interpreter {words}")
         wanted = Wanted.parse(words if re.search("==|@", words) else f"{library}=={words}")
         if wanted.library != library:
             raise BadRequirement(f"--{name}: {words} is of {wanted.library}, not of {library}")
@@ -223,6 +227,8 @@ def _pytest_args(given: Sequence[str]) -> tuple[str, ...]:
         for option, variable in FROM_ENVIRONMENT.items():
             if words.partition("=")[0] == option:
                 fail(f"{option}: the probes have to know it too; set {variable} instead")
+        if words.partition("=")[0] in OWN:
+            fail(f"{words.partition('=')[0]}: contracts matrix sets it itself")
     whole = tuple(_absolute(words) for words in given)
     if whole:
         command = [
@@ -240,7 +246,7 @@ def _pytest_args(given: Sequence[str]) -> tuple[str, ...]:
         )
         if done.returncode:
             lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
-            errors = [line for line in lines if line.lower().startswith("error")]
+            errors = [line for line in lines if "error" in line.lower() and "usage:" not in line]
             fail(f"pytest judges nothing with {shlex.join(given)}: {(errors or lines or [''])[-1]}")
     return whole
 

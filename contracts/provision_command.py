@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Annotated
 
@@ -74,6 +75,7 @@ def provision(
     take `sglang==0.5.9` as well. uv does the work where it is found, pip elsewhere. Exit status 0: all are
     there; 1: one could not be made (the others are); 2: bad input.
     """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that nothing half made stays
     folder = cache_folder(cache)
     if not (releases or every or show or verify or prune):
         fail(

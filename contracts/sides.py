@@ -168,17 +168,21 @@ class Side:
             kept.settle(folder, place, lambda other: kept.load(other, case) is not None)
 
         prefix = f"{self._place(cache, '0' * 16).name}."  # swept, should nobody be left to remove it
-        with tempfile.TemporaryDirectory(prefix=prefix, dir=cache) as talk:
-            run_probe(
-                self.python,
-                self.library,
-                order,
-                Path(talk),
-                case_timeout,
-                progress,
-                device=device,
-                heard=heard,
-            )
+        try:
+            with tempfile.TemporaryDirectory(prefix=prefix, dir=cache) as talk:
+                run_probe(
+                    self.python,
+                    self.library,
+                    order,
+                    Path(talk),
+                    case_timeout,
+                    progress,
+                    device=device,
+                    heard=heard,
+                )
+        finally:
+            for _, _, folder in waiting.values():  # those that nobody answered for
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _place(self, cache: Path, key: str) -> Path:
         return cache / f"{self.library}-{self.version}-{key}"

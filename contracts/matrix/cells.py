@@ -26,8 +26,8 @@ JOINT = "--"
 SUFFIX = ".jsonl"
 FORMAT = 1
 """Number of the format of verdicts (contracts.judge.write_record)."""
-SURFACE = "surface."
-"""Beginning of the contracts that are about a release and its record, not about a draft that crosses."""
+ASIDE = ("surface.", "forward.training_agrees_with_itself")
+"""Beginnings of contracts about a release and its record, or about training alone: no draft crosses there."""
 _VERDICT = TypeAdapter(Verdict)
 _RECIPES = frozenset(recipe.name for recipe in RECIPES)
 
@@ -66,6 +66,8 @@ class Cell:
     """Contracts and cases that were to be judged."""
     unavailable: str | None = None
     """Why nothing could be judged; None if something was."""
+    selection: str = ""
+    """Which contracts were selected, as pytest's -k says it; empty for all."""
 
     @cached_property
     def outcome(self) -> Outcome:
@@ -88,7 +90,7 @@ class Cell:
         """
         held: dict[str, bool] = {}
         for verdict in self.verdicts:
-            about_draft = not verdict.contract.startswith(SURFACE) and verdict.recipe in _RECIPES
+            about_draft = not verdict.contract.startswith(ASIDE) and verdict.recipe in _RECIPES
             if verdict.draft == draft and about_draft:
                 held[verdict.recipe] = held.get(verdict.recipe, True) and verdict.outcome is Outcome.HOLDS
         return sum(held.values()), len(held)
@@ -111,10 +113,7 @@ def read(file: Path) -> Cell:
         BadCell: it is not whole, or no such file at all.
 
     """
-    training, joint, serving = file.name.removesuffix(SUFFIX).partition(JOINT)
-    if not (training and joint and serving):
-        due = f"TRAINING{JOINT}SERVING{SUFFIX}"
-        raise BadCell(f"{file}: its name does not say whose it is; it has to be {due}")
+    pair = _pair(file)
     try:
         header, *lines, end = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
         verdicts = [_verdict(line) for line in lines]
@@ -124,11 +123,12 @@ def read(file: Path) -> Cell:
         }:
             raise ValueError
         return Cell(
-            pair=Pair(training, serving),
+            pair=pair,
             verdicts=tuple(verdicts),
             sides=tuple(line for side in header["sides"].values() for line in side),
             expected=header["expected"],
             unavailable=header.get("unavailable"),
+            selection=header.get("selection", ""),
         )
     except OSError as error:
         raise BadCell(f"{file}: {error.strerror}") from None
@@ -143,10 +143,10 @@ def _verdict(line: dict[str, object]) -> Verdict:
 
 
 def read_all(folder: Path) -> list[Cell]:
-    """Every cell in a folder and those below it.
+    """Every cell in a folder and those below it; one whose file is damaged says so.
 
     Raises:
-        BadCell: one is not whole, there is none, or there are two of one pair.
+        BadCell: there is none, one has no name, or there are two of one pair.
 
     """
     files = sorted(path for path in folder.rglob(f"*{JOINT}*{SUFFIX}") if not path.name.startswith("."))
@@ -155,12 +155,33 @@ def read_all(folder: Path) -> list[Cell]:
     found: dict[Pair, Path] = {}
     made = []
     for file in files:
-        cell = read(file)
+        cell = _read_or_say(file)
         if cell.pair in found:
             raise BadCell(f"{file}: there is another record of the same cell: {found[cell.pair]}")
         found[cell.pair] = file
         made.append(cell)
     return made
+
+
+def _read_or_say(file: Path) -> Cell:
+    try:
+        return read(file)
+    except BadCell as error:
+        return Cell(pair=_pair(file), unavailable=str(error))
+
+
+def _pair(file: Path) -> Pair:
+    """Whose cell a file is, by its name.
+
+    Raises:
+        BadCell: it does not say.
+
+    """
+    training, joint, serving = file.name.removesuffix(SUFFIX).partition(JOINT)
+    if not (training and joint and serving):
+        due = f"TRAINING{JOINT}SERVING{SUFFIX}"
+        raise BadCell(f"{file}: its name does not say whose it is; it has to be {due}")
+    return Pair(training, serving)
 
 
 def explanation(cause: str) -> str:

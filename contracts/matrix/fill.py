@@ -25,7 +25,7 @@ from contracts.matrix.cells import BadCell, Cell, Pair, read, write_unavailable
 from contracts.matrix.steps import Done, Step, Steps
 from contracts.outcome import Outcome
 from contracts.sides import BadInterpreter, Side, SideUnavailable
-from contracts.wanted import Wanted, shown
+from contracts.wanted import Wanted
 
 IGNORED = {"PYTEST_ADDOPTS": "", "PYTEST_PLUGINS": ""}
 """Variables that would change which contracts are judged, and what they are for the matrix."""
@@ -60,6 +60,8 @@ class Filling:
     sides: dict[tuple[SideName, str], Side] = field(default_factory=dict)
     missing: dict[tuple[SideName, str], str] = field(default_factory=dict)
     """Why a side is none."""
+    words: dict[tuple[SideName, str], str] = field(default_factory=dict)
+    """How each side is named to pytest."""
     cells: dict[Pair, Cell] = field(default_factory=dict)
     """Those that need no run."""
     package: str = field(default_factory=lambda: _package())
@@ -77,7 +79,9 @@ def fill(request: Request, say: Callable[[str], None]) -> list[Cell]:
     request.output.mkdir(parents=True, exist_ok=True)
     known = _find_sides(request, say)
     open_pairs = [pair for pair in request.pairs if not _settled(request, known, pair)]
-    say(f"{len(request.pairs)} cells, {len(request.pairs) - len(open_pairs)} of them known already")
+    missing = sum(cell.unavailable is not None for cell in known.cells.values())
+    without = f", {missing} without a side" if missing else ""
+    say(f"{len(request.pairs)} cells, {len(known.cells) - missing} of them known already{without}")
     if open_pairs:
         steps = Steps(request.workers, {"CONTRACTS_SESSION": kept.OWN_SESSION, **IGNORED})
         try:
@@ -92,18 +96,28 @@ def _find_sides(request: Request, say: Callable[[str], None]) -> Filling:
     """Make the environments that are named and not there, and identify every side."""
     found = Filling()
     for (name, release), words in request.words.items():
+        found.words[name, release] = words
         try:
-            try:
-                python = interpreter(name, words, request.cache)
-            except NotProvisioned:
-                wanted = Wanted.parse(words)
-                say(f"making an environment of {wanted.shown}")
-                python = environments.provision(wanted, request.cache, over=request.over).python
+            python = _interpreter(request, name, words, say)
+            if request.over is not None:
+                found.words[name, release] = python  # by its release it may be another one
             found.sides[name, release] = Side.find(name, python)
         except (InstallFailed, SideUnavailable, BadInterpreter) as error:
             found.missing[name, release] = str(error)
-            say(f"{shown(words)}: {error}")
+            say(str(error))
     return found
+
+
+def _interpreter(request: Request, name: SideName, words: str, say: Callable[[str], None]) -> str:
+    """The interpreter of a side; its environment is made if it is not there."""
+    if request.over is None:
+        with suppress(NotProvisioned):
+            return interpreter(name, words, request.cache)
+    elif Path(words).exists():
+        return words
+    wanted = Wanted.parse(words)
+    say(f"an environment of {wanted.shown}")
+    return environments.provision(wanted, request.cache, over=request.over).python
 
 
 def _settled(request: Request, known: Filling, pair: Pair) -> bool:
@@ -132,7 +146,7 @@ def _sides(pair: Pair) -> tuple[tuple[SideName, str], tuple[SideName, str]]:
 def _place(request: Request, known: Filling, pair: Pair) -> Path:
     """Where the verdicts of a cell are kept: under all that can change them."""
     settings = sorted(item for item in os.environ.items() if item[0].startswith(SETTINGS))
-    sides = [(request.words[side], known.sides[side].identity.fingerprint) for side in _sides(pair)]
+    sides = [(known.words[side], known.sides[side].identity.fingerprint) for side in _sides(pair)]
     contents = kept.Contents()
     arguments = [
         (words, contents.of(file) if (file := _file(words)) else "") for words in request.pytest_args
@@ -162,23 +176,23 @@ def _run(request: Request, known: Filling, pairs: Sequence[Pair], steps: Steps) 
     servings = list(dict.fromkeys(pair.serving for pair in pairs))
     steps.expect(len(trainings) * TRAINING + len(servings) * SERVING + len(pairs) * JUDGING)
     for release in trainings:
-        command = _prepare(request, [release], None)
+        command = _prepare(request, known, [release], None)
         steps.start(Step(title=f"speculators {release}", command=command, weight=TRAINING))
     steps.wait()
     for release in servings:
         served = [pair for pair in pairs if pair.serving == release]
-        command = _prepare(request, [pair.training for pair in served], release)
+        command = _prepare(request, known, [pair.training for pair in served], release)
         step = Step(title=f"sglang {release}", command=command, weight=SERVING)
         steps.start(step, partial(_judge, request, known, served, steps))
     steps.wait()
 
 
-def _prepare(request: Request, trainings: Sequence[str], serving: str | None) -> list[str]:
+def _prepare(request: Request, known: Filling, trainings: Sequence[str], serving: str | None) -> list[str]:
     """The command that runs the probes of some training releases, or of a serving one over their drafts."""
     command = [sys.executable, "-m", "contracts", "prepare", f"--cache={request.cache}"]
     command.append(f"--case-timeout={request.case_timeout}")
-    command += [f"--training={request.words['training', release]}" for release in trainings]
-    return command if serving is None else [*command, f"--serving={request.words['serving', serving]}"]
+    command += [f"--training={known.words['training', release]}" for release in trainings]
+    return command if serving is None else [*command, f"--serving={known.words['serving', serving]}"]
 
 
 def _judge(request: Request, known: Filling, pairs: Sequence[Pair], steps: Steps, _: Done) -> None:
@@ -190,7 +204,7 @@ def _judge(request: Request, known: Filling, pairs: Sequence[Pair], steps: Steps
             *(sys.executable, "-m", "pytest", "--pyargs", "contracts", "-m", "contracts"),
             *("-q", "-p", "no:cacheprovider", f"--verdicts={file}", f"--contracts-cache={request.cache}"),
             f"--case-timeout={request.case_timeout}",
-            *(f"--{name}-python={request.words[name, release]}" for name, release in _sides(pair)),
+            *(f"--{name}-python={known.words[name, release]}" for name, release in _sides(pair)),
             *request.pytest_args,
         ]
         step = Step(title=pair.title, command=command, weight=JUDGING)

@@ -40,11 +40,18 @@ def page(cells: Sequence[Cell]) -> str:
     )
     return environment.get_template("page.html.j2").render(
         table=made,
+        notes=notes(cells),
         letters={str(outcome): letter for outcome, letter in LETTERS.items()},
         meanings={str(outcome): meaning for outcome, meaning in MEANINGS.items()},
         data=data,
         script=(HERE / "page.js").read_text(encoding="utf-8"),
     )
+
+
+def notes(cells: Sequence[Cell]) -> list[str]:
+    """What a reader has to know before the rest."""
+    selections = sorted({cell.selection for cell in cells} - {""})
+    return [f"Only some of the contracts were judged: those that -k {it!r} selects." for it in selections]
 
 
 def markdown(cells: Sequence[Cell]) -> str:
@@ -68,7 +75,11 @@ def markdown(cells: Sequence[Cell]) -> str:
     for serving in servings[::-1]:
         row = (_short(found.get((training, serving))) for training in trainings)
         lines.append(f"| {serving} | " + " | ".join(row) + " |")
-    lines += ["", *(f"- {cell.pair.title}: {_line(cell.unavailable)}" for cell in cells if cell.unavailable)]
+    lines += [
+        "",
+        *notes(cells),
+        *(f"- {cell.pair.title}: {_line(cell.unavailable)}" for cell in cells if cell.unavailable),
+    ]
     for kind, title in (("exported", "## Why, once exported"), ("raw", "## Why, as saved")):
         lines += ["", title, "", *_causes(cells, kind, trainings, servings)]
     return "\n".join(lines) + "\n"
