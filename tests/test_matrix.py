@@ -75,9 +75,30 @@ def test_draft_crosses_whole_if_all_about_it_holds() -> None:
 def test_damaged_file_is_told_in_one_line(tmp_path: Path, name: str, content: str, says: str) -> None:
     (tmp_path / name).write_text(content)
     with pytest.raises(BadCell, match=says) as error:
-        cells.read_all(tmp_path)
+        cells.read(tmp_path / name)
     assert str(tmp_path / name) in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_selection_of_contracts_is_told(tmp_path: Path) -> None:
+    some = replace(HOLDING, selection="norms")
+    told = "Only some of the contracts were judged: those that -k 'norms' selects."
+    assert told in views.markdown([some])
+    assert told.replace("'", "&#39;") in views.page([some])
+    assert "Only some" not in views.markdown([HOLDING])
+
+
+def test_damaged_cell_is_one_of_the_table(tmp_path: Path) -> None:
+    save(tmp_path, [HOLDING, BROKEN])
+    (tmp_path / HOLDING.pair.file_name).write_text("{")
+    found = {cell.pair: cell.unavailable for cell in cells.read_all(tmp_path)}
+    assert found[BROKEN.pair] is None
+    assert "no whole record of verdicts" in str(found[HOLDING.pair])
+
+
+def test_contract_about_training_alone_keeps_no_draft_from_crossing() -> None:
+    aside = verdict(Outcome.KNOWN, contract="forward.training_agrees_with_itself")
+    assert cell("0.9.0", "0.5.23", verdict(), aside).crossing("exported") == (1, 1)
 
 
 def test_cut_record_is_not_taken_for_a_whole_one(tmp_path: Path) -> None:
