@@ -6,7 +6,7 @@ Texts and details occur in many cells, so each is stored once and told by its nu
 from __future__ import annotations
 
 import math
-import shlex
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +18,7 @@ from contracts.recipes import RECIPES
 
 ACCOUNTED = "~"
 """Letter of what was not run because of a refusal that another contract tells."""
+_REPRODUCE = re.compile(r"pytest --pyargs (?P<address>'[^']*'|\S+) ?(?P<options>.*)")
 DETAIL = ("cause", "expected", "seen", "fix", "reason", "upstream")
 """What is told of a verdict beside its outcome."""
 
@@ -130,5 +131,5 @@ def _cell(cell: Cell, numbers: _Numbers) -> dict[str, Any]:
 
 def _reproduction(verdict: Verdict) -> tuple[str, str]:
     """The address of a contract, and the options that say whom it judges, as a shell reads them."""
-    words = shlex.split(verdict.reproduce or "")[2:]  # pytest --pyargs ADDRESS OPTION...
-    return (shlex.quote(words[0]), shlex.join(words[1:])) if words else ("", "")
+    match = _REPRODUCE.fullmatch(verdict.reproduce or "")
+    return (match["address"], match["options"]) if match else ("", "")
