@@ -10,6 +10,7 @@ from contracts.causes import Cause
 from contracts.matrix import cells, views
 from contracts.matrix.cells import BadCell, Pair
 from contracts.matrix.table import table
+from contracts.records import catalog
 from contracts.verdict import Outcome
 from tests.cells import HOSTILE, broken, cell, save, verdict
 
@@ -219,3 +220,10 @@ def test_neighbours_are_told_as_ranges(chosen: list[str], told: str) -> None:
 
 def test_one_release_of_one_is_named() -> None:
     assert views.ranges(["0.5.23"], ["0.5.23"]) == "0.5.23"
+
+
+def test_committed_matrix_has_every_release() -> None:
+    lines = (Path(__file__).parent.parent / "docs" / "matrix.md").read_text(encoding="utf-8").splitlines()
+    assert f"| sglang | {' | '.join(catalog('speculators').matrix)} |" in lines
+    rows = [line.split(" | ")[0].removeprefix("| ") for line in lines if line.startswith("| 0.5.")]
+    assert rows == list(catalog("sglang").matrix)[::-1]
