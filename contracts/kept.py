@@ -139,7 +139,6 @@ def _renamed(result: CaseResult, paths: Mapping[str, str]) -> CaseResult:
 
     return replace(
         result,
-        case=result.case,
         error=told(result.error) if result.error else None,
         refusals=tuple(replace(item, message=told(item.message)) for item in result.refusals),
     )

@@ -150,11 +150,8 @@ def matrix(
     if over is not None and not over.exists():
         fail(f"--over: there is no {over}")
     console = new_console(stderr=True)
-    for number in (
-        signal.SIGINT,
-        signal.SIGTERM,
-        signal.SIGHUP,
-    ):  # in the background too; so that no probe outlives us
+    # In the background too, where a shell lets SIGINT be ignored: no probe outlives us.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     request = Request(
         pairs=pairs,

@@ -21,6 +21,8 @@ from contracts.kept import Case, Kept
 from contracts.records import UnsupportedRelease, check_supported
 
 IDENTIFY_TIMEOUT = 60.0
+SETTINGS = ("SGLANG_", "HF_", "TORCH")
+"""Beginnings of the variables by which a library can be told to answer otherwise."""
 
 _IDENTITY = TypeAdapter(SideIdentity)
 
@@ -132,12 +134,13 @@ class Side:
         session = session or kept.OWN_SESSION
         lock = _digest([case["case"] for case in cases] + [device])
         with FileLock(cache / f"{self.library}-{self.version}-{lock}.lock"):
-            missing = {key: case for key, case in asked.items() if not self._find(cache, key, case, session)}
+            answers = {key: self._find(cache, key, case, session) for key, case in asked.items()}
+            missing = {key: asked[key] for key, answer in answers.items() if answer is None}
             if missing:
                 kept.sweep(cache)
                 self._ask(missing, cache, session, case_timeout, progress, device)
-            answers = [self._find(cache, key, case, session) for key, case in asked.items()]
-        return SideRun.of(answer for answer in answers if answer)
+                answers |= {key: self._find(cache, key, case, session) for key, case in missing.items()}
+        return SideRun.of(answer for answer in answers.values() if answer)
 
     def _find(self, cache: Path, key: str, case: Case, session: str) -> Kept | None:
         place = self._place(cache, key)
@@ -189,9 +192,7 @@ class Side:
 
     def _salt(self, device: Device) -> str:
         """All that can change an answer beside the case itself."""
-        settings = sorted(
-            item for item in os.environ.items() if item[0].startswith(("SGLANG_", "HF_", "TORCH"))
-        )
+        settings = sorted(item for item in os.environ.items() if item[0].startswith(SETTINGS))
         shared = [PROBES.parent / name for name in ("facts.py", "checkpoint.py", "speculation.py")]
         others = tuple(library for library in LIBRARIES.values() if library != self.library)
         own = [path for path in PROBES.rglob("*.py") if not path.name.startswith(others)]

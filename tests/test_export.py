@@ -9,11 +9,12 @@ import torch
 from safetensors.torch import load_file
 
 from contracts import checkpoint as checkpoints
-from contracts import export, export_report, records, refusals
+from contracts import export, records, refusals
 from contracts.dialect import Dialect
 from contracts.refusals import Refused
 from contracts.saved_draft import SavedConfig
 from contracts.verdict import Cause
+from tests.exporting import with_norms
 from tests.facts import SERVED, checkpoint, save_draft, saved_config, with_facet
 
 DIALECT = Dialect.for_release("0.5.23")
@@ -21,17 +22,6 @@ DIALECT = Dialect.for_release("0.5.23")
 
 def causes(**changes: Any) -> list[Cause]:
     return [item.cause for item in export.plan(checkpoint(**changes), DIALECT).refusals]
-
-
-def with_norms(flag: str) -> checkpoints.Checkpoint:
-    """A draft with one norm and its tensors."""
-    source = checkpoint(**{flag: True})
-    state = source.tensors["norm.weight"]
-    added = {
-        "norm_before_fc": {"input_norm.weight": replace(state, shape=(192,))},
-        "fc_norm": {f"fc_norm.{index}.weight": state for index in range(3)},
-    }
-    return replace(source, tensors={**source.tensors, **added.get(flag, {})})
 
 
 def test_dialect_is_drawn_from_what_was_observed() -> None:
@@ -377,46 +367,3 @@ def test_draft_of_another_format_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(checkpoints.CheckpointError, match="not an EAGLE-3 draft saved by speculators"):
         export.export_draft(draft, tmp_path / "exported", serving="0.5.23")
     assert not (tmp_path / "exported").exists()
-
-
-@pytest.mark.parametrize(
-    ("flag", "serving", "helps"),
-    [
-        ("norm_before_residual", "0.5.23", ("--no-norm-before-residual", "a library that applies")),
-        ("norm_output", "0.5.11", ("--no-norm-output", "sglang 0.5.12.post1 or newer")),
-        ("norm_before_fc", "0.5.16", ("--no-norm-before-fc", "sglang 0.5.17 or newer")),
-    ],
-)
-def test_norm_that_is_not_served_is_refused_with_its_own_flag(
-    flag: str, serving: str, helps: tuple[str, str]
-) -> None:
-    refused = {
-        item.cause: item for item in export.plan(with_norms(flag), Dialect.for_release(serving)).refusals
-    }
-    refusal = refused[Cause.NORM_NOT_SERVED]
-    for told in helps:
-        assert told in refusal.fix
-
-
-@pytest.mark.parametrize(
-    ("classes", "ids", "cause"),
-    [
-        (["LlamaForCausalLM"], [0, 3, 5], None),
-        (["DeepseekV3ForCausalLM"], [4, 1, 6], None),
-        (["Gemma3ForCausalLM"], [0, 3, 5], Cause.STATE_WITHOUT_RESIDUAL),
-        (["NobodysForCausalLM"], [0, 3, 5], Cause.CAPTURE_UNKNOWN),
-        ([], [0, 3, 5], None),
-    ],
-)
-def test_without_a_target_ids_are_for_the_class_that_the_draft_names(
-    classes: list[str], ids: list[int], cause: Cause | None
-) -> None:
-    trained_for = {"speculators_config": {"verifier": {"architectures": classes}}}
-    planned = export.plan(checkpoint(**trained_for), DIALECT)
-    assert planned.config["eagle_config"]["eagle_aux_hidden_state_layer_ids"] == ids
-    assert [item.cause for item in planned.refusals] == ([cause] if cause else [])
-
-
-def test_what_fails_loudly_is_not_called_silent() -> None:
-    (refusal,) = export.plan(checkpoint(layer={"hidden_act": "gelu"}), DIALECT).refusals
-    assert "fails" in export_report.consequence(refusal)

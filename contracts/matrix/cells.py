@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -77,11 +76,6 @@ class Cell:
         missed = unaccounted(self.verdicts)
         told = (it.outcome for it in self.verdicts if it.outcome is not Outcome.NOT_RUN)
         return worst([*told, *(it.outcome for it in missed[:1])])
-
-    @property
-    def counts(self) -> Counter[Outcome]:
-        """How many contracts came to which outcome."""
-        return Counter(verdict.outcome for verdict in self.verdicts)
 
     def crossing(self, draft: Kind) -> tuple[int, int]:
         """Recipes whose draft crosses whole, exported or raw, and recipes that there are.

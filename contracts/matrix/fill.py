@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from contracts import environments, kept
+from contracts import environments, kept, sides
 from contracts.environments import NotProvisioned, interpreter
 from contracts.facts import SideName
 from contracts.installer import InstallFailed
@@ -32,7 +32,7 @@ IGNORED = {"PYTEST_ADDOPTS": "", "PYTEST_PLUGINS": ""}
 PACKAGE = Path(__file__).parent.parent
 TRAINING, SERVING, JUDGING = 100.0, 60.0, 6.0
 """Seconds that a training side, a serving side and a cell take by experience, for the estimate."""
-SETTINGS = ("SGLANG_", "HF_", "TORCH", "CONTRACTS_SERVER_ARGS", "CONTRACTS_DEVICE")
+SETTINGS = (*sides.SETTINGS, "CONTRACTS_SERVER_ARGS", "CONTRACTS_DEVICE")
 """Beginnings of the variables that can change a verdict."""
 
 
@@ -146,12 +146,12 @@ def _sides(pair: Pair) -> tuple[tuple[SideName, str], tuple[SideName, str]]:
 def _place(request: Request, known: Filling, pair: Pair) -> Path:
     """Where the verdicts of a cell are kept: under all that can change them."""
     settings = sorted(item for item in os.environ.items() if item[0].startswith(SETTINGS))
-    sides = [(known.words[side], known.sides[side].identity.fingerprint) for side in _sides(pair)]
+    told_of = [(known.words[side], known.sides[side].identity.fingerprint) for side in _sides(pair)]
     contents = kept.Contents()
     arguments = [
         (words, contents.of(file) if (file := _file(words)) else "") for words in request.pytest_args
     ]
-    told = json.dumps([pair.file_name, sides, settings, arguments, known.package])
+    told = json.dumps([pair.file_name, told_of, settings, arguments, known.package])
     return request.cache / f"verdicts-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
 
 
