@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
 import shlex
@@ -17,12 +16,14 @@ from typing import TYPE_CHECKING, Any, get_args
 import pytest
 
 from contracts import known as known_file
+from contracts import outcome
 from contracts.conversation import Progress
 from contracts.environments import NotProvisioned, interpreter
 from contracts.facts import Device
 from contracts.handoff import NotRun, ProbeFailed
 from contracts.known import Entry, Known, KnownError
 from contracts.outcome import FAILING, SEVERITY, Outcome, Verdict, unaccounted
+from contracts.placing import write_whole
 from contracts.report import environment, explain
 from contracts.sides import BadInterpreter, CacheUnavailable, make_folder
 from contracts.terminal import EXIT_BROKEN, EXIT_ERROR, EXIT_NOT_RUN, cache_folder
@@ -310,19 +311,11 @@ def _properties(verdict: Verdict) -> list[tuple[str, object]]:
 def write_record(file: Path, judge: Judge, verdicts: Sequence[Verdict]) -> None:
     """All verdicts as JSON lines, between a header and a closing line; whole or not at all."""
     header = {
-        "kind": "header",
-        "format": 1,
         "expected": judge.expected,
         "selection": judge.selection,
         "sides": environment(judge),
     }
-    lines: list[dict[str, Any]] = [header]
-    for verdict in sorted(verdicts, key=lambda v: (v.contract, v.case)):
-        lines.append({"kind": "verdict", **{k: v for k, v in asdict(verdict).items() if v is not None}})
-    lines.append({"kind": "end", "verdicts": len(verdicts)})
-    partial = file.with_name(f".{file.name}.{os.getpid()}.partial")
-    partial.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    partial.replace(file)
+    write_whole(file, outcome.record(header, verdicts))
 
 
 @dataclass

@@ -23,6 +23,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from contracts.facts import CaseResult
+from contracts.placing import write_whole
 
 Case = Mapping[str, Any]
 """What a probe is asked, JSON but for two things: a Path is an input, whose content decides about equality;
@@ -109,9 +110,7 @@ def save(folder: Path, case: Case, result: CaseResult, stand_ins: tuple[str, ...
         "paths": [str(path) for path in (folder, *inputs(case))],
         "files": manifest(folder),
     }
-    partial = folder / f"{RECORD}.partial"
-    partial.write_text(json.dumps(record))
-    partial.rename(folder / RECORD)
+    write_whole(folder / RECORD, json.dumps(record))
 
 
 def load(folder: Path, case: Case) -> Kept | None:

@@ -21,6 +21,7 @@ from contracts.matrix import cells, views
 from contracts.matrix.cells import BadCell, Cell, Pair
 from contracts.matrix.fill import IGNORED, Request, fill
 from contracts.outcome import LETTERS, Outcome
+from contracts.placing import write_whole
 from contracts.records import catalog
 from contracts.sides import CacheUnavailable
 from contracts.terminal import (
@@ -276,10 +277,8 @@ def _show(found: Sequence[Cell], output: Path) -> None:
     """Write both views, say where, and end with the status that the cells have earned."""
     folder = _writable(output)
     for name, content in (("matrix.html", views.page(found)), ("matrix.md", views.markdown(found))):
-        partial = folder / f".{name}.partial"
         try:
-            partial.write_text(content, encoding="utf-8")
-            partial.replace(folder / name)
+            write_whole(folder / name, content)
         except OSError as error:
             fail(
                 f"{folder / name}: {error.strerror}; the cells stay: contracts matrix --from FOLDER -o OTHER"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Literal, get_args
 
@@ -11,6 +12,8 @@ from contracts.causes import Cause
 
 Kind = Literal["exported", "raw"]
 """Which checkpoint is served: as exported for the serving release, or as training saved it."""
+FORMAT = 1
+"""Number of the format of recorded verdicts."""
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
@@ -88,6 +91,15 @@ class Verdict:
     def recipe(self) -> str:
         """The recipe that it was judged on; empty for a test of a user's own that has none."""
         return "" if self.case == "-" else self.case.rpartition("/")[2]
+
+
+def record(header: Mapping[str, object], verdicts: Sequence[Verdict]) -> str:
+    """Verdicts as JSON lines, between a header and a closing line without which they are not whole."""
+    told = sorted(verdicts, key=lambda it: (it.contract, it.case))
+    lines: list[dict[str, object]] = [{"kind": "header", "format": FORMAT, **header}]
+    lines += ({"kind": "verdict", **{k: v for k, v in asdict(it).items() if v is not None}} for it in told)
+    lines.append({"kind": "end", "verdicts": len(told)})
+    return "".join(json.dumps(line) + "\n" for line in lines)
 
 
 def unaccounted(verdicts: Sequence[Verdict]) -> list[Verdict]:

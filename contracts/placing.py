@@ -1,4 +1,4 @@
-"""Puts a folder in its place as a whole, or leaves everything as it was."""
+"""Puts a file or a folder in its place as a whole, or leaves everything as it was."""
 
 from __future__ import annotations
 
@@ -7,6 +7,21 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+
+def write_whole(file: Path, text: str) -> None:
+    """Write a file in the place of whatever file is there; nobody ever reads half of it.
+
+    Raises:
+        OSError: the disk is full, say; what was there is as it was.
+
+    """
+    partial = file.with_name(f".{file.name}.{uuid.uuid4().hex[:12]}.partial")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(file)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def check_place(

@@ -23,6 +23,7 @@ from pydantic import TypeAdapter
 
 from contracts import deltas
 from contracts.facts import LIBRARIES, DraftFacts, Refusal
+from contracts.placing import write_whole
 
 RELEASES = Path(__file__).parent / "releases"
 _FACTS = TypeAdapter(DraftFacts)
@@ -192,9 +193,7 @@ def update(library: str, release: str, change: Callable[[Record], Record], root:
     digest = hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:16]
     with FileLock(Path(gettempdir()) / f"draft-contracts-{os.getuid()}-{digest}.lock"):
         before = read(library, release, root) if file.exists() else Record(library=library, release=release)
-        partial = file.with_suffix(".partial")
-        partial.write_text(as_text(change(before)), encoding="utf-8")
-        partial.rename(file)
+        write_whole(file, as_text(change(before)))
 
 
 def surface(library: str, release: str, root: Path | None = None) -> dict[str, DraftFacts]:

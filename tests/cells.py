@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from contracts.causes import Cause
 from contracts.matrix.cells import Cell, Pair
-from contracts.outcome import Kind, Outcome, Verdict
+from contracts.outcome import Kind, Outcome, Verdict, record
 
 HOSTILE = "</script><script>document.title = 'taken'</script><b>bold</b> \u2028 & \"quoted\" `x`"
 """What a library might say, and no page may take for markup."""
@@ -55,16 +53,6 @@ def save(folder: Path, cells: Sequence[Cell]) -> Path:
     """Files as the contracts write them."""
     folder.mkdir(parents=True, exist_ok=True)
     for item in cells:
-        header = {
-            "kind": "header",
-            "format": 1,
-            "expected": item.expected,
-            "sides": {"both": list(item.sides)},
-        }
-        told = [
-            {"kind": "verdict", **{name: value for name, value in asdict(it).items() if value is not None}}
-            for it in item.verdicts
-        ]
-        lines = [header, *told, {"kind": "end", "verdicts": len(told)}]
-        (folder / item.pair.file_name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+        header = {"expected": item.expected, "sides": {"both": list(item.sides)}}
+        (folder / item.pair.file_name).write_text(record(header, item.verdicts), encoding="utf-8")
     return folder

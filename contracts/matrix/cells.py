@@ -7,7 +7,6 @@ filled on several machines are put together by laying their files into one folde
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,14 +16,13 @@ from packaging.version import InvalidVersion, Version
 from pydantic import TypeAdapter, ValidationError
 
 from contracts.causes import Cause, by_code
-from contracts.outcome import FAILING, SEVERITY, Kind, Outcome, Verdict, unaccounted
+from contracts.outcome import FAILING, FORMAT, SEVERITY, Kind, Outcome, Verdict, record, unaccounted
+from contracts.placing import write_whole
 from contracts.recipes import RECIPES
 
 JOINT = "--"
 """Between the two releases in the name of a cell's file."""
 SUFFIX = ".jsonl"
-FORMAT = 1
-"""Number of the format of verdicts (contracts.judge.write_record)."""
 ASIDE = ("surface.", "forward.training_agrees_with_itself")
 """Beginnings of contracts about a release and its record, or about training alone: no draft crosses there."""
 _VERDICT = TypeAdapter(Verdict)
@@ -185,11 +183,7 @@ def explanation(cause: str) -> str:
 
 def write_unavailable(file: Path, reason: str) -> None:
     """Write a cell in which nothing could be judged, and why."""
-    header = {"kind": "header", "format": FORMAT, "expected": 0, "sides": {}, "unavailable": reason}
-    lines = (header, {"kind": "end", "verdicts": 0})
-    partial = file.with_name(f".{file.name}.{os.getpid()}.partial")
-    partial.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    partial.replace(file)
+    write_whole(file, record({"expected": 0, "sides": {}, "unavailable": reason}, ()))
 
 
 def in_order(releases: Iterable[str]) -> list[str]:
