@@ -44,6 +44,7 @@ Told = tuple[Consequence, str, str]
 Rule = Callable[[Seen], Told]
 NOTHING = "nothing is refused"
 KEEP = "Nothing to do."
+ASK_CHECK = "Ask contracts check about your draft: it says what this release makes of it."
 CHECK = (
     "Ask contracts export for this release: it writes what can be expressed and refuses the rest. "
     "What it refuses needs the other release, or training without it."
@@ -247,6 +248,18 @@ def unknown(seen: Seen) -> Told:
     return Consequence.SILENT, "the surface changed here, and no rule says what that means", "Look at it."
 
 
+def _spelling(seen: Seen) -> Told:
+    """Of a draft that is written in another way: whether it is refused, and how it is understood."""
+    name = seen.path.removeprefix("spellings.").rpartition(".refused")[0]
+    if name and seen.before is ABSENT:
+        return Consequence.LOUD, f"drafts written as {name} are refused now", ASK_CHECK
+    if name and seen.after is ABSENT:
+        return Consequence.NONE, f"drafts written as {name} are taken now", KEEP
+    if name:
+        return Consequence.NONE, "the refusal reads otherwise", KEEP
+    return Consequence.NONE, "drafts written in this way are understood otherwise", ASK_CHECK
+
+
 RULES: Mapping[str, tuple[str, Rule]] = {
     "refusals": ("config", _refusals),
     "weight_names": ("weight_names", _weights),
@@ -275,5 +288,6 @@ RULES: Mapping[str, tuple[str, Rule]] = {
     "types": ("options", _types),
     "draft_classes": ("config", _draft_classes),
     "requires_python": ("options", _python),
+    "spellings": ("spellings", _spelling),
 }
 """By the first part of a path: the term of the interface, and the rule for it."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from contracts import checkpoint, export, exported
+from contracts import spelled as spelled_drafts
 from contracts.conversation import PROBES, Progress
 from contracts.dialect import Dialect
 from contracts.facts import CaseResult, Device, DraftFacts, Refusal, SideName
@@ -100,7 +101,8 @@ class Group:
 
     def release_run(self, name: SideName) -> SideRun:
         """What a side's release shows whatever the recipe."""
-        return self._run(name, ", the release itself", [RELEASE])
+        spelled = spelled_drafts.CASES if name == "serving" else ()
+        return self._run(name, ", the release itself", [RELEASE, *spelled])
 
     # ------------------------------------------------------------------ training
 

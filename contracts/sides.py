@@ -21,6 +21,8 @@ from contracts.kept import Case, Kept
 from contracts.records import UnsupportedRelease, check_supported
 
 IDENTIFY_TIMEOUT = 60.0
+SHARED_CODE = ("facts.py", "checkpoint.py", "speculation.py", "spellings.py", "blank.py")
+"""Modules beside the probes' own that a probe runs."""
 SETTINGS = ("SGLANG_", "HF_", "TORCH")
 """Beginnings of the variables by which a library can be told to answer otherwise."""
 
@@ -193,7 +195,7 @@ class Side:
     def _salt(self, device: Device) -> str:
         """All that can change an answer beside the case itself."""
         settings = sorted(item for item in os.environ.items() if item[0].startswith(SETTINGS))
-        shared = [PROBES.parent / name for name in ("facts.py", "checkpoint.py", "speculation.py")]
+        shared = [PROBES.parent / name for name in SHARED_CODE]
         others = tuple(library for library in LIBRARIES.values() if library != self.library)
         own = [path for path in PROBES.rglob("*.py") if not path.name.startswith(others)]
         code = hashlib.sha256(b"".join(path.read_bytes() for path in sorted([*own, *shared])))

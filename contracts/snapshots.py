@@ -31,6 +31,7 @@ MEANINGS = {
     "server_options": "an option of the server came or went: commands that name it are refused, or may be",
     "config_defaults": "a draft config that says nothing means something else",
     "types": "a type of draft came or went",
+    "spellings": "a draft that is written in this way is understood otherwise",
     "draft_classes": "a class that runs EAGLE-3 drafts came or went",
     "requires_python": "the release installs on other versions of Python",
     "architecture": "another class saves or runs the draft; code that names the class has to follow",

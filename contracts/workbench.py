@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from contracts import records
+from contracts import records, spelled
 from contracts.acceptance import Acceptance
 from contracts.causes import Cause
 from contracts.conversation import Progress
@@ -161,8 +161,12 @@ class Workbench:
     def traits(self, name: SideName) -> Shown:
         """What one side's release shows whatever the recipe."""
         run = self._groups[0].release_run(name)
-        observed(run.results["release"], name)
+        for result in run.results.values():
+            observed(result, name)
         traits = json.loads((run.folders["release"] / "release.json").read_text())
+        if name == "serving":
+            folders = {case: str(folder / "draft") for case, folder in run.folders.items()}
+            traits["spellings"] = spelled.as_trait(run.results, folders)
         return Shown(traits=traits)
 
     def handoff(self, recipe: str, kind: Kind = "exported") -> Handoff:

@@ -12,10 +12,12 @@ otherwise meaningless: attention kernels are compiled) and the batch that stands
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from contracts import spellings
 from contracts.facts import (
     Attention,
     AuxLayers,
@@ -90,6 +92,8 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
         return sglang_traits.observe(case)
     if "prompts" in case:
         return sglang_engine.observe(case, refusals)
+    if "spelling" in case:
+        spellings.by_name(case["spelling"]).write(Path(case["folder"]), Path(case["target"]))
     session = Session()
     with refusals.stage("resolve"):
         session.resolve(case["target"], case["folder"], case["server_args"])
@@ -146,7 +150,7 @@ class Session:
         self.captured = sglang_capture.Capture(arguments, self.target_config, self.algorithm)
         # The path that the library goes by, which is the target's where it was told of none.
         path = sglang_release.speculation(arguments).speculative_draft_model_path
-        self.draft_config = ModelConfig.from_server_args(arguments, model_path=path, is_draft_model=True)
+        self.draft_config = sglang_release.draft_config(arguments, path, self.target_config.context_len)
 
     def _record_config_reads(self, module: Any, draft: str) -> None:
         """Note which keys of the draft's config.json are asked for, from the moment it has been read."""

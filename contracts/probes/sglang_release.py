@@ -44,6 +44,10 @@ CAPABILITIES: Mapping[str, Capability] = {
     "waits-for-no-gpu": Capability(
         since="0.5.16", why="sharing the embedding no longer waits for a GPU, whatever the device"
     ),
+    "context-length-given": Capability(
+        since="0.5.16",
+        why="the draft's configuration is given the target's context length; before, the arguments held it",
+    ),
     "published-arguments": Capability(
         since="0.5.17",
         why="server arguments are published in runtime_context; before, they are a global of server_args",
@@ -90,6 +94,18 @@ def speculation(arguments: Any) -> Any:
     from sglang.srt import runtime_context
 
     return runtime_context.get_spec()
+
+
+def draft_config(arguments: Any, path: str, context_length: int) -> Any:
+    """The draft's configuration as its worker makes it: with the context length of the target."""
+    from sglang.srt.configs.model_config import ModelConfig
+
+    given: dict[str, Any] = {}
+    if has("context-length-given"):
+        given["context_length"] = context_length
+    else:
+        arguments.context_length = context_length
+    return ModelConfig.from_server_args(arguments, model_path=path, is_draft_model=True, **given)
 
 
 def quantization(config: Any, configuration: Any) -> dict[str, Any]:
