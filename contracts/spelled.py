@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -55,7 +56,7 @@ def _shown(result: CaseResult, folder: str) -> dict[str, Any]:
         first = result.refusals[0]
         message = first.message.replace(folder, "").strip()
         return {REFUSED: f"{first.stage}: {first.error}: {message}"[:MESSAGE]}
-    facts = to_json(result.facts)
+    facts = json.loads(json.dumps(to_json(result.facts)))  # lists, of which differences can be told
     return {key: value for key, value in facts.items() if key not in LEFT_OUT}
 
 
