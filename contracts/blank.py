@@ -1,7 +1,7 @@
 """Writes checkpoints that have every name and shape and no weights: sparse files of zeros.
 
-What a library does with names, shapes and config.json does not depend on weights; only the small maps of token
-ids carry values here.
+What a library does with names, shapes and config.json does not depend on weights; only the small maps of
+token ids carry values here.
 """
 
 from __future__ import annotations

@@ -46,6 +46,92 @@ class Cause(StrEnum):
         "Read the message: it is the library's own. Compare the config keys with those of a release "
         "that accepts the draft.",
     )
+    OTHER_KIND = (
+        "other-kind-of-draft",
+        "This checkpoint is no EAGLE-3 draft.",
+        "Serve it by the algorithm that it was made for.",
+    )
+    CLASS_UNKNOWN = (
+        "draft-class-unknown",
+        "config.json names a class that runs no EAGLE-3 draft in this release.",
+        'Write "architectures": ["LlamaForCausalLMEagle3"] to config.json.',
+    )
+    CONTRADICTION = (
+        "config-contradicts-itself",
+        "config.json says one thing in two places, and not the same.",
+        "Keep the one that the draft was trained with, in both places.",
+    )
+    TENSOR_TWICE = (
+        "tensor-twice",
+        "The checkpoint has one tensor under two names; the one that is loaded later counts.",
+        "Keep the one that was trained.",
+    )
+    HEAD_MISSING = (
+        "head-missing",
+        "The draft has no output head, and this release does not take the target's in its place.",
+        "Save lm_head.weight; a draft over the whole vocabulary may instead state draft_vocab_size: null.",
+    )
+    MAP_DISAGREES = (
+        "vocab-maps-disagree",
+        "d2t and t2d are not of one vocabulary map.",
+        "Save the draft again, with both maps from the same training run.",
+    )
+    MAP_LENGTH = (
+        "vocab-map-length",
+        "d2t has another number of entries than the draft has tokens.",
+        "Save d2t and lm_head.weight from the same training run.",
+    )
+    MAP_EMPTY = (
+        "vocab-map-empty",
+        "d2t is all zeros: the draft's tokens would be the first of the target's vocabulary.",
+        "Save d2t after the vocabulary map was built; a buffer that was never filled looks like this.",
+    )
+    MAP_UNSORTED = (
+        "vocab-map-unsorted",
+        "The target ids of d2t do not ascend, as those of every trainer do.",
+        "Make sure that the rows of lm_head.weight stand in the same order; else save both again.",
+    )
+    MAP_ELSEWHERE = (
+        "vocab-map-in-other-file",
+        "A file beside the checkpoint seems to hold a token map; servers read d2t from the checkpoint.",
+        "Save the map as the tensor d2t: target id minus draft id.",
+    )
+    IDS_NOT_READ = (
+        "layer-ids-not-read",
+        "The layer ids stand where this release does not look, so its defaults are captured.",
+        "Write them to eagle_config.eagle_aux_hidden_state_layer_ids.",
+    )
+    IDS_GUESSED = (
+        "layer-ids-guessed",
+        "config.json has no layer ids, so the serving side captures its defaults.",
+        "Write the ids that the draft was trained with to eagle_config.eagle_aux_hidden_state_layer_ids.",
+    )
+    IDS_REPEATED = (
+        "layer-ids-repeat",
+        "A layer is named twice; it is captured once, and fc is too wide for what arrives.",
+        "Name each layer once, as in training.",
+    )
+    IDS_CONVENTION = (
+        "layer-ids-of-other-convention",
+        "The layer ids look like hidden-state indices, and this release takes ids for outputs of layers.",
+        "Ask whoever trained the draft; if they count states, subtract one from each id.",
+    )
+    OTHER_TARGET = (
+        "other-target",
+        "The draft was trained for another target than this.",
+        "Serve it with the target that it was trained for.",
+    )
+    LENGTH_SHORT = (
+        "positions-too-few",
+        "The draft states fewer positions than its target's context has.",
+        "Write max_position_embeddings of the target's context length to the draft's config.json "
+        "(contracts export --target does).",
+    )
+    QUANTIZATION = (
+        "quantization-differs",
+        "config.json and the tensors do not agree about quantisation.",
+        "Remove quantization_config from the draft's config.json, if its weights are not quantised.",
+    )
     DTYPE_DIFFERS = (
         "dtype-differs",
         "The draft is computed in another dtype than its target, so the first batch fails.",

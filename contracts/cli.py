@@ -13,6 +13,7 @@ import typer
 from contracts import (
     __version__,
     acceptance_command,
+    check_command,
     diff_command,
     export_command,
     matrix_command,
@@ -26,6 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("check", epilog=check_command.EXAMPLES)(check_command.check)
 app.command("export", epilog=export_command.EXAMPLES)(export_command.export_draft)
 app.command("acceptance", epilog=acceptance_command.EXAMPLES)(acceptance_command.acceptance)
 app.command("diff", epilog=diff_command.EXAMPLES)(diff_command.diff)

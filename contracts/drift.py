@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from contracts import records
+from contracts.conventions import exported_name
 from contracts.drift_rules import (
     ABSENT,
     NOTHING,
@@ -23,7 +24,6 @@ from contracts.drift_rules import (
     of_training,
     unknown,
 )
-from contracts.export import exported_name
 from contracts.facts import DraftFacts
 from contracts.recipes import RECIPES
 from contracts.surfaces import Shown, leaves

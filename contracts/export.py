@@ -7,7 +7,6 @@ are only the names and keys that every release since the first reads.
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -18,27 +17,15 @@ from contracts import placing, refusals, tensor_copy
 from contracts.captures import Captures, NotCaptured
 from contracts.causes import Cause
 from contracts.checkpoint import Checkpoint, CheckpointError, read, read_json
+from contracts.conventions import DTYPES, LAYER_KEYS, NORM_FLAGS, STAMP, exported_name
 from contracts.dialect import Dialect
 from contracts.refusals import Refusal, Refused
-from contracts.saved_draft import NORM_FLAGS, LayerConfig, SavedConfig, check_map, check_whole
+from contracts.saved_draft import LayerConfig, SavedConfig, check_map, check_whole
 from contracts.served_target import ServedTarget
-
-LAYER_KEYS = (
-    "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
-    "num_key_value_heads", "head_dim", "hidden_act", "rms_norm_eps", "max_position_embeddings",
-    "attention_bias", "mlp_bias", "initializer_range", "bos_token_id", "eos_token_id", "pad_token_id",
-)  # fmt: skip
 
 DERIVED = frozenset({"t2d"})
 """Tensors that say nothing d2t does not say; no engine reads them."""
 WEIGHTS = "model.safetensors"
-STAMP = "exported_by_draft_contracts"
-"""Key of config.json that says for which release, and what a forced export could not express; no engine reads
-it, and what lacks it is never overwritten."""
-DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
-
-_FIRST_LAYER = re.compile(r"^layers\.0\.")
-_LATER_INPUT_NORM = re.compile(r"^(layers\.[1-9]\d*)\.input_layernorm\.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,17 +198,6 @@ def is_export(folder: Path) -> bool:
 
 
 # -------------------------------------------------------------------------------- the new checkpoint
-
-
-def exported_name(name: str) -> str:
-    """Name under which the serving side reads a tensor that speculators saved as `name`.
-
-    The first layer is `midlayer` in the EAGLE-3 reference and in every sglang release. In sglang >= 0.5.12
-    the norm before the attention of later layers is called `hidden_norm` (models/llama_eagle3.py);
-    speculators calls it `input_layernorm`, as Llama does.
-    """
-    name = _FIRST_LAYER.sub("midlayer.", name)
-    return _LATER_INPUT_NORM.sub(r"\1.hidden_norm.", name)
 
 
 def _flat_config(

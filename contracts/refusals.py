@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from contracts.causes import Cause
+from contracts.conventions import NORM_FLAGS, WINDOW_ARGUMENT
 from contracts.dialect import Dialect, first_with_norm, pattern
-from contracts.saved_draft import NORM_FLAGS, SavedConfig
+from contracts.saved_draft import SavedConfig
 
 ORIGINAL_LENGTH = "original_max_position_embeddings"
 ROPE_KEYS = {
@@ -21,7 +22,6 @@ ROPE_KEYS = {
 ACTIVATIONS = frozenset({"silu"})
 """The only one that sglang's Llama MLP takes; it raises for others."""
 ATTENTION_KINDS = frozenset({"full_attention", "sliding_attention"})
-WINDOW_ARGUMENT = "--speculative-draft-window-size"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from contracts import tensor_copy
 from contracts.checkpoint import Checkpoint, CheckpointError
 
-NORM_FLAGS = ("norm_before_fc", "fc_norm", "norm_output", "norm_before_residual")
 WEIGHT_DTYPES = ("F32", "BF16", "F16")
 MAP_DTYPES = {"d2t": ("I64", "I32"), "t2d": ("BOOL",)}
 """What speculators saves tensors in, and what a draft can be trained in."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -35,6 +36,8 @@ class ServedTarget(BaseModel):
     """Positions that the engine makes room for."""
     dtype: Literal["float32", "float16", "bfloat16"]
     """What a target is computed in, and with it the draft."""
+    rope_theta: float | None = None
+    """Base of its rotary embedding, where one holds for all layers."""
 
     @classmethod
     def read(cls, folder: Path) -> ServedTarget:
@@ -46,8 +49,17 @@ class ServedTarget(BaseModel):
         """
         if folder.exists() and not folder.is_dir():
             raise CheckpointError(f"{folder}: no folder; give the folder that holds the target's config.json")
+        return cls.of(read_json(folder / "config.json"), folder)
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any], folder: Path) -> ServedTarget:
+        """What a config.json says that lies in `folder`, or that a repository of that name has.
+
+        Raises:
+            CheckpointError: it is no language model's.
+
+        """
         file = folder / "config.json"
-        config = read_json(file)
         text = config.get("text_config")
         inner: dict[str, Any] = text if isinstance(text, dict) else {}
         merged = {**config, **inner}
@@ -55,6 +67,7 @@ class ServedTarget(BaseModel):
         merged["folder"] = folder
         merged["context_length"] = _context_length(merged)
         merged["dtype"] = _dtype(merged)
+        merged["rope_theta"] = _rope_theta(merged)
         try:
             return cls.model_validate(merged)
         except ValidationError as error:
@@ -87,6 +100,13 @@ def _context_length(config: dict[str, Any]) -> Any:
     return length
 
 
-def _names(config: dict[str, Any]) -> tuple[str, ...]:
+def _rope_theta(config: dict[str, Any]) -> float | None:
+    parameters = config.get("rope_parameters")
+    inner = parameters.get("rope_theta") if isinstance(parameters, dict) else None
+    found = inner if inner is not None else config.get("rope_theta")
+    return float(found) if isinstance(found, (int, float)) and not isinstance(found, bool) else None
+
+
+def _names(config: Mapping[str, Any]) -> tuple[str, ...]:
     names = config.get("architectures") or ()
     return tuple(name for name in names if isinstance(name, str)) if isinstance(names, list) else ()

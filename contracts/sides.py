@@ -21,7 +21,7 @@ from contracts.kept import Case, Kept
 from contracts.records import UnsupportedRelease, check_supported
 
 IDENTIFY_TIMEOUT = 60.0
-SHARED_CODE = ("facts.py", "checkpoint.py", "speculation.py", "spellings.py", "blank.py")
+SHARED_CODE = ("facts.py", "checkpoint.py", "places.py", "speculation.py", "spellings.py", "blank.py")
 """Modules beside the probes' own that a probe runs."""
 SETTINGS = ("SGLANG_", "HF_", "TORCH")
 """Beginnings of the variables by which a library can be told to answer otherwise."""

@@ -319,12 +319,8 @@ SPELLINGS: tuple[Spelling, ...] = (
             "rope_parameters": {"rope_type": "yarn", "rope_theta": 50_000.0, **_YARN},
         },
     ),
-    Spelling(
-        name="rope.linear_scaling", config={"rope_scaling": {"rope_type": "linear", "factor": 4.0}}
-    ),
-    Spelling(
-        name="rope.dynamic_scaling", config={"rope_scaling": {"rope_type": "dynamic", "factor": 4.0}}
-    ),
+    Spelling(name="rope.linear_scaling", config={"rope_scaling": {"rope_type": "linear", "factor": 4.0}}),
+    Spelling(name="rope.dynamic_scaling", config={"rope_scaling": {"rope_type": "dynamic", "factor": 4.0}}),
     Spelling(name="rope.unheard_of", config={"rope_scaling": {"rope_type": "unheard_of", "factor": 4.0}}),
     Spelling(
         name="rope.by_layer_type",
@@ -366,7 +362,7 @@ SPELLINGS: tuple[Spelling, ...] = (
     *(Spelling(name=f"architectures.{name}", config={"architectures": [name]}) for name in _ARCHITECTURES),
     Spelling(
         name="format.speculators",
-        config={key: GONE for key in CONFIG}
+        config=dict.fromkeys(CONFIG, GONE)
         | {
             "architectures": ["Eagle3DraftModel"],
             "draft_vocab_size": DRAFT_VOCAB,

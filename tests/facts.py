@@ -12,6 +12,7 @@ from safetensors.torch import save_file
 
 from contracts import export
 from contracts.checkpoint import Checkpoint, Tensor
+from contracts.conventions import exported_name
 from contracts.facts import (
     Attention,
     AuxLayers,
@@ -68,7 +69,7 @@ TRAINED = DraftFacts(
     sharing=Sharing(embedding="target", head="draft"),
 )
 
-RENAMES = {name: export.exported_name(name) for name in SHAPES if name not in export.DERIVED}
+RENAMES = {name: exported_name(name) for name in SHAPES if name not in export.DERIVED}
 
 SERVED = replace(
     TRAINED,

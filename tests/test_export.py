@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from contracts import checkpoint as checkpoints
+from contracts.conventions import exported_name
 from contracts import export, records, refusals
 from contracts.dialect import Dialect
 from contracts.refusals import Refused
@@ -85,10 +86,10 @@ def test_rope_is_written_in_both_spellings(layer: dict[str, Any]) -> None:
 
 
 def test_names() -> None:
-    assert export.exported_name("layers.0.mlp.up_proj.weight") == "midlayer.mlp.up_proj.weight"
-    assert export.exported_name("layers.0.input_layernorm.weight") == "midlayer.input_layernorm.weight"
-    assert export.exported_name("layers.1.input_layernorm.weight") == "layers.1.hidden_norm.weight"
-    assert export.exported_name("layers.10.mlp.up_proj.weight") == "layers.10.mlp.up_proj.weight"
+    assert exported_name("layers.0.mlp.up_proj.weight") == "midlayer.mlp.up_proj.weight"
+    assert exported_name("layers.0.input_layernorm.weight") == "midlayer.input_layernorm.weight"
+    assert exported_name("layers.1.input_layernorm.weight") == "layers.1.hidden_norm.weight"
+    assert exported_name("layers.10.mlp.up_proj.weight") == "layers.10.mlp.up_proj.weight"
     assert "t2d" not in export.plan(checkpoint(), DIALECT).renames
 
 

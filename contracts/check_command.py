@@ -1,0 +1,117 @@
+"""`contracts check`: options in, a verdict and an exit status out."""
+
+from __future__ import annotations
+
+import shlex
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from contracts import records
+from contracts.header import judge, sources, views
+from contracts.header.findings import Verdict
+from contracts.header.reading import LIBRARY, NothingRecorded
+from contracts.header.report import Report
+from contracts.places import CheckpointError
+from contracts.records import UnsupportedRelease
+from contracts.terminal import EXIT_BAD_INPUT, EXIT_BROKEN, fail, new_console
+
+EXAMPLES = """
+Examples:
+
+contracts check my-draft --target my-target
+
+contracts check my-draft --target my-target --for all
+
+contracts check org/name@main --target org/target --for sglang==0.5.23 --format json
+
+Exit status: 0 accepts, 1 will not start or will lose acceptance, 2 cannot tell, or bad input.
+"""
+STATUS = {
+    Verdict.ACCEPTS: 0,
+    Verdict.FAILS: EXIT_BROKEN,
+    Verdict.LOSES: EXIT_BROKEN,
+    Verdict.UNKNOWN: EXIT_BAD_INPUT,
+}
+"""Exit status of each verdict."""
+
+
+class Format(StrEnum):
+    """What a report is written as."""
+
+    TEXT = "text"
+    JSON = "json"
+    MARKDOWN = "markdown"
+    GITHUB = "github"
+
+
+Draft = Annotated[
+    str, typer.Argument(metavar="DRAFT", help="Folder, safetensors file, or org/name[@revision] of the hub.")
+]
+Target = Annotated[
+    str | None, typer.Option("--target", metavar="T", help="Its target, likewise; only config.json is read.")
+]
+Release = Annotated[
+    str | None,
+    typer.Option(
+        "--for",
+        metavar="RELEASE",
+        help="sglang==VERSION, a range as sglang>=0.5.17, installed, or all "
+        "(default: the installed one, else the newest recorded).",
+    ),
+]
+Server = Annotated[
+    str, typer.Option("--server-args", metavar="ARGUMENTS", help="Further arguments of your server.")
+]
+As = Annotated[Format, typer.Option("--format", help="What to write.", case_sensitive=False)]
+
+
+def check(
+    draft: Draft,
+    target: Target = None,
+    release: Release = None,
+    server_args: Server = "",
+    fmt: As = Format.TEXT,
+) -> None:
+    """Say whether a draft checkpoint will be accepted, from its headers and config.json alone."""
+    report = make_report(draft, target, release, server_args)
+    if fmt is Format.TEXT:
+        views.write_text(new_console(), report)
+    else:
+        write = {
+            Format.JSON: views.as_json,
+            Format.MARKDOWN: views.as_markdown,
+            Format.GITHUB: views.as_annotations,
+        }[fmt]
+        typer.echo(write(report), nl=fmt is Format.JSON)
+    raise typer.Exit(STATUS[report.verdict])
+
+
+def make_report(draft: str, target: str | None, release: str | None, server_args: str) -> Report:
+    """The report that options ask for; what is wrong with them ends the command."""
+    try:
+        releases, asked_for = _releases(release)
+        return judge.judge(
+            sources.read_draft(draft),
+            None if target is None else sources.read_target(target),
+            releases,
+            server_args=shlex.split(server_args),
+            asked_for=asked_for,
+        )
+    except (CheckpointError, UnsupportedRelease, NothingRecorded) as error:
+        fail(str(error))
+    except ValueError as error:  # quotes that do not close
+        fail(f"--server-args {server_args!r}: {error}")
+
+
+def _releases(wanted: str | None) -> tuple[list[str], str | None]:
+    if wanted not in (None, "installed"):
+        assert wanted is not None
+        return judge.choose(wanted)
+    found = judge.installed()
+    if found is None and wanted == "installed":
+        raise UnsupportedRelease(
+            f"--for installed: {LIBRARY} is not installed beside this command; name a release, or all"
+        )
+    return judge.exactly(found or records.recorded_releases(LIBRARY)[-1])

@@ -1,0 +1,136 @@
+"""Asks every rule about a draft, for each of some releases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from contracts import records
+from contracts.header import rules
+from contracts.header.draft import Draft
+from contracts.header.findings import SEVERITY
+from contracts.header.kind import Kind, kind_of
+from contracts.header.reading import LIBRARY, reading
+from contracts.header.report import Judged, Report
+from contracts.header.rule import Offer, Rule
+from contracts.records import UnsupportedRelease
+from contracts.served_target import ServedTarget
+
+
+def judge(
+    draft: Draft,
+    target: ServedTarget | None,
+    releases: Sequence[str],
+    *,
+    server_args: Sequence[str] = (),
+    asked_for: str | None = None,
+) -> Report:
+    """What each of some recorded releases will make of a draft.
+
+    Args:
+        draft: read by contracts.header.sources.
+        target: what it is to be served with; None if nobody said.
+        releases: recorded ones of the serving library.
+        server_args: of the user's own server.
+        asked_for: the release that the user named, if an older one is taken for it.
+
+    Raises:
+        CheckpointError: config.json holds something that cannot be meant.
+
+    """
+    skipped = _skipped(draft, target)
+    asked = [rule for rule in rules.RULES.values() if rule.name not in skipped]
+    judged = []
+    for release in sorted(releases, key=Version):
+        offer = Offer(draft=draft, reading=reading(release), target=target, server_args=tuple(server_args))
+        findings = [finding for rule in asked for finding in rule.findings(offer)]
+        findings.sort(key=lambda item: SEVERITY[item.damage])
+        judged.append(Judged(release=release, findings=tuple(findings)))
+    return Report(
+        draft=draft,
+        target=target,
+        judged=tuple(judged),
+        contracts=len(asked),
+        not_judged=skipped,
+        asked_for=asked_for,
+    )
+
+
+def _skipped(draft: Draft, target: ServedTarget | None) -> dict[str, str]:
+    """Rules that cannot be asked, and why."""
+    kind = kind_of(draft)
+    reasons: dict[str, str] = {}
+    for rule in rules.RULES.values():
+        why = _why_not(rule, kind, target)
+        if why:
+            reasons[rule.name] = why
+    return reasons
+
+
+def _why_not(rule: Rule, kind: Kind, target: ServedTarget | None) -> str | None:
+    if kind is not Kind.EAGLE3 and not rule.any_kind:
+        return f"it is about EAGLE-3 drafts with Llama's layers, and this is a {kind} model"
+    if rule.needs_target and target is None:
+        return "it needs the target's config.json (--target)"
+    return None
+
+
+def choose(wanted: str) -> tuple[list[str], str | None]:
+    """The recorded releases that a user means.
+
+    Args:
+        wanted: `all`, `sglang==0.5.23`, or a range such as `sglang>=0.5.17`.
+
+    Returns:
+        Recorded releases, and the one that was named if an older one is taken for it.
+
+    Raises:
+        UnsupportedRelease: nothing is recorded that could be meant.
+
+    """
+    recorded = records.recorded_releases(LIBRARY)
+    if wanted == "all":
+        return recorded, None
+    told = wanted.removeprefix(LIBRARY).strip()
+    try:
+        specifiers = SpecifierSet(told)
+    except InvalidSpecifier:
+        specifiers = SpecifierSet()
+    if not specifiers or told == wanted:
+        known = f"{LIBRARY}=={recorded[-1]}, {LIBRARY}>=VERSION, installed or all"
+        raise UnsupportedRelease(f"--for {wanted!r}: write {known}")
+    pinned = [item.version for item in specifiers if item.operator == "==" and "*" not in item.version]
+    if len(specifiers) == 1 and pinned:
+        return exactly(pinned[0])
+    found = [release for release in recorded if specifiers.contains(release, prereleases=True)]
+    if not found:
+        told = f"{recorded[0]} to {recorded[-1]}"
+        raise UnsupportedRelease(f"--for {wanted!r}: no recorded release is meant; recorded are {told}")
+    return found, None
+
+
+def exactly(version: str) -> tuple[list[str], str | None]:
+    """The recorded release that a version is judged by: its own, or the newest before it.
+
+    Raises:
+        UnsupportedRelease: it is too old, or no version.
+
+    """
+    records.check_supported(LIBRARY, version)
+    release = records.baseline(LIBRARY, version)
+    assert release is not None  # the oldest release that is supported is recorded
+    return [release], None if release == version else version
+
+
+def installed() -> str | None:
+    """The release of the serving library that is installed beside this package; it is not imported."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        found = version(LIBRARY)
+        Version(found)
+    except (PackageNotFoundError, InvalidVersion):
+        return None
+    return found

@@ -1,0 +1,74 @@
+"""A rule: one promise about a draft and a release, as a function that yields what speaks against it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from contracts.causes import Cause
+from contracts.header.draft import Draft
+from contracts.header.findings import Finding
+from contracts.header.reading import Reading
+from contracts.served_target import ServedTarget
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offer:
+    """One draft offered to one release of the serving library."""
+
+    draft: Draft
+    reading: Reading
+    target: ServedTarget | None = None
+    """What it is to be served with; None if nobody said."""
+    server_args: tuple[str, ...] = ()
+    """Of the user's own server."""
+
+
+Judge = Callable[[Offer], Iterator[Finding]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """A contract of depth header."""
+
+    name: str
+    """`term.promise`."""
+    promise: str
+    judge: Judge
+    causes: tuple[Cause, ...]
+    """What it can name."""
+    needs_target: bool = False
+    any_kind: bool = False
+    """Whether it holds for drafts other than Llama-like EAGLE-3 ones, too."""
+
+    def findings(self, offer: Offer) -> list[Finding]:
+        """What speaks against the promise.
+
+        Raises:
+            CheckpointError: config.json holds something that cannot be meant.
+
+        """
+        return [replace(item, contract=self.name) for item in self.judge(offer)]
+
+
+RULES: dict[str, Rule] = {}
+"""All rules by name, in the order in which their modules are listed."""
+
+
+def rule(*causes: Cause, needs_target: bool = False, any_kind: bool = False) -> Callable[[Judge], Judge]:
+    """Make a function a rule, named by its module and its own name; its docstring is the promise."""
+
+    def register(judge: Judge) -> Judge:
+        name = f"{judge.__module__.rpartition('.')[2]}.{judge.__name__}"
+        promise = (judge.__doc__ or "").strip().partition("\n")[0]
+        RULES[name] = Rule(
+            name=name,
+            promise=promise,
+            judge=judge,
+            causes=causes,
+            needs_target=needs_target,
+            any_kind=any_kind,
+        )
+        return judge
+
+    return register

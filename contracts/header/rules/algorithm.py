@@ -1,0 +1,73 @@
+"""The speculative algorithm that a draft is made for, and the one that the server is told."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+from contracts.causes import Cause
+from contracts.header.findings import Damage, Finding
+from contracts.header.kind import SERVED_BY, Kind, kind_of
+from contracts.header.reading import LIBRARY
+from contracts.header.rule import Offer, rule
+
+FLAG = "--speculative-algorithm"
+EAGLE3 = (Kind.EAGLE3, Kind.EAGLE3_MLA)
+
+
+@rule(Cause.OTHER_KIND, any_kind=True)
+def draft_is_for_eagle3(offer: Offer) -> Iterator[Finding]:
+    """The checkpoint is an EAGLE-3 draft."""
+    kind = kind_of(offer.draft)
+    if kind in EAGLE3:
+        return
+    yield Finding(
+        cause=Cause.OTHER_KIND,
+        damage=Damage.FAILS,
+        where="the checkpoint",
+        expected="an EAGLE-3 draft",
+        seen=f"a {kind} model",
+        consequence=f"with {FLAG} EAGLE3 the server does not start, or drafts nonsense",
+        fix=f"Serve it by what it is for: {_served_by(kind, offer)}.",
+    )
+
+
+def _served_by(kind: Kind, offer: Offer) -> str:
+    served, release = SERVED_BY[kind], f"{LIBRARY} {offer.reading.release}"
+    if served.algorithm in offer.reading.algorithms:
+        here = f"{FLAG} {served.algorithm} in {release}"
+        return f"{here}, or {served.otherwise}" if served.otherwise else here
+    return f"{release} has nothing for it; {served.otherwise}" if served.otherwise else f"not in {release}"
+
+
+@rule(Cause.ALGORITHM_DIFFERS)
+def server_runs_that_algorithm(offer: Offer) -> Iterator[Finding]:
+    """The server is told the algorithm that the draft is for."""
+    told = _told(offer.server_args)
+    if told is None or told.upper() == "EAGLE3":
+        return
+    known = f"algorithm.{told.upper()}"
+    skipped = known in offer.reading.spelled and not offer.reading[known].refused
+    yield Finding(
+        cause=Cause.ALGORITHM_DIFFERS,
+        damage=Damage.COLLAPSES if skipped else Damage.FAILS,
+        where=FLAG,
+        expected="EAGLE3",
+        seen=told,
+        consequence="the server starts without fc and without the draft's token map, and rejects every draft "
+        "token"
+        if skipped
+        else "",
+    )
+
+
+def _told(arguments: tuple[str, ...]) -> str | None:
+    """The algorithm that a server's command line names; None if it names none."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument(FLAG)
+    try:
+        known, _ = parser.parse_known_args(arguments)
+    except argparse.ArgumentError:  # the flag without a value
+        return ""
+    found: str | None = vars(known)["speculative_algorithm"]
+    return found

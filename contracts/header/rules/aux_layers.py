@@ -1,0 +1,267 @@
+"""Which hidden states of the target the draft will be given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from contracts.captures import Captures, NotCaptured, Rule
+from contracts.causes import Cause
+from contracts.header.draft import IDS
+from contracts.header.findings import Damage, Finding
+from contracts.header.origin import DEFAULT_STATES, Writer
+from contracts.header.reading import LIBRARY
+from contracts.header.rule import Offer, rule
+from contracts.spellings import LAYERS
+
+NESTED = f"eagle_config.{IDS}"
+
+
+def _fuses(offer: Offer) -> bool:
+    """Whether the draft takes several hidden states at all."""
+    return offer.draft.nested.flag("use_aux_hidden_state") is not False
+
+
+@rule(Cause.IDS_NOT_READ, any_kind=True)
+def ids_stand_where_they_are_read(offer: Offer) -> Iterator[Finding]:
+    """Layer ids stand where the release looks for them."""
+    draft = offer.draft
+    top, nested = draft.config.ids(IDS), draft.nested.ids(IDS)
+    spelled = offer.reading["ids.top"]
+    if top is None or nested is not None or spelled.layer_ids is not None:
+        return
+    yield Finding(
+        cause=Cause.IDS_NOT_READ,
+        damage=Damage.LOSES,
+        where=IDS,
+        expected=f"the ids under {NESTED}",
+        seen=f"{list(top)} at the top level alone",
+        consequence=f"the target's defaults are captured instead, as if there were no ids{_defaults(offer)}",
+        fix=f"Write the ids to {NESTED}.",
+    )
+
+
+def _defaults(offer: Offer) -> str:
+    layers = offer.target.num_hidden_layers if offer.target else None
+    return f": hidden states {list(default_states(layers))} of {layers} layers" if layers else ""
+
+
+def default_states(layers: int) -> tuple[int, int, int]:
+    """Hidden states that most target classes deliver where no ids are given, and that EAGLE-3 trains on.
+
+    Source: eagle/model/modeling_llama_kv.py of the EAGLE reference; the recorded setters say the same.
+    """
+    return 2, layers // 2, layers - 3
+
+
+@rule(Cause.IDS_GUESSED, any_kind=True)
+def ids_are_said(offer: Offer) -> Iterator[Finding]:
+    """config.json says which layers the draft was trained on, or its trainer has no other."""
+    draft = offer.draft
+    if draft.ids or not _fuses(offer) or (draft.num_chunks or 3) != 3:
+        return
+    if draft.needs_export:  # states that nobody wrote down
+        yield _guessed(offer, Damage.UNKNOWN, f"speculators {draft.origin.release or 'of old'} wrote none")
+    elif draft.origin.writer not in DEFAULT_STATES:
+        yield _guessed(offer, Damage.UNKNOWN, "nothing")
+
+
+def _guessed(offer: Offer, damage: Damage, seen: str) -> Finding:
+    return Finding(
+        cause=Cause.IDS_GUESSED,
+        damage=damage,
+        where=NESTED,
+        expected="the ids of training",
+        seen=seen,
+        consequence=f"the target's defaults are captured{_defaults(offer)}; right if trained on them",
+    )
+
+
+@rule(Cause.DRAFT_REFUSED, any_kind=True)
+def list_of_ids_is_not_empty(offer: Offer) -> Iterator[Finding]:
+    """A list of ids that is there names layers."""
+    if offer.draft.nested.ids(IDS) != ():
+        return
+    spelled = offer.reading["ids.empty"]
+    yield Finding(
+        cause=Cause.DRAFT_REFUSED if spelled.refused else Cause.IDS_GUESSED,
+        damage=Damage.FAILS if spelled.refused else Damage.UNKNOWN,
+        where=NESTED,
+        expected="the ids of training",
+        seen="an empty list",
+        consequence=f"the server raises: {spelled.refused}"
+        if spelled.refused
+        else "as if there were no list",
+        fix=f"Write the ids of training to {NESTED}.",
+    )
+
+
+@rule(Cause.IDS_REPEATED, any_kind=True)
+def no_layer_is_named_twice(offer: Offer) -> Iterator[Finding]:
+    """Every layer is named once."""
+    ids = offer.draft.ids or ()
+    if len(set(ids)) < len(ids):
+        refused = offer.reading["ids.repeated"].refused
+        yield Finding(
+            cause=Cause.IDS_REPEATED,
+            damage=Damage.FAILS if refused else Damage.LOSES,
+            where=IDS,
+            expected="different layers",
+            seen=str(list(ids)),
+            consequence="fc gets fewer states than it is wide, and the first batch fails" if refused else "",
+        )
+
+
+@rule(Cause.LAYER_ORDER, any_kind=True)
+def ids_ascend(offer: Offer) -> Iterator[Finding]:
+    """Layers are named in the order in which they are delivered."""
+    ids = offer.draft.ids or ()
+    spelled = offer.reading["ids.descending"]
+    ascending = spelled.states == tuple(sorted(spelled.states))
+    if list(ids) != sorted(ids) and ascending:
+        yield Finding(
+            cause=Cause.LAYER_ORDER,
+            damage=Damage.LOSES,
+            where=IDS,
+            expected="ascending ids: that is how states are delivered, whatever the list says",
+            seen=str(list(ids)),
+            consequence="fc reads the states in another order than trained",
+        )
+
+
+@rule(Cause.LAYER_OUT_OF_RANGE, needs_target=True, any_kind=True)
+def target_has_these_layers(offer: Offer) -> Iterator[Finding]:
+    """Every layer id names a state that the target delivers."""
+    assert offer.target is not None
+    ids = offer.draft.states or offer.draft.ids
+    if not ids or not _fuses(offer):
+        return
+    layers, shift = offer.target.num_hidden_layers, 0 if offer.draft.states else _shift(offer, ids)
+    outside = [item for item in ids if not _delivered(offer, item, shift, layers)]
+    if outside:
+        yield Finding(
+            cause=Cause.LAYER_OUT_OF_RANGE,
+            damage=Damage.FAILS,
+            where=IDS,
+            expected=f"ids of a target of {layers} layers, at most {layers - 1 - shift}",
+            seen=str(outside[0]),
+            consequence="the state is never captured, and the first batch fails for want of it",
+        )
+
+
+def _delivered(offer: Offer, layer_id: int, shift: int, layers: int) -> bool:
+    state = layer_id + shift
+    if state == layers:
+        rule = _rule(offer)
+        last = rule.with_the_last if rule else None
+        return last is not None and layer_id + last == layers and last == 0
+    return (offer.reading["ids.embeddings"].states[:1] == (0,) and state == 0) or 0 < state < layers
+
+
+def _rule(offer: Offer) -> Rule | None:
+    if offer.target is None:
+        return None
+    rules = Captures.for_release(offer.reading.release).rules
+    return next((rules[name] for name in offer.target.architectures if name in rules), None)
+
+
+def _shift(offer: Offer, ids: Sequence[int]) -> int:
+    """What the target's class adds to ids; one where nothing is known of it."""
+    rule = _rule(offer)
+    found = rule.shift(ids) if rule else None
+    return 1 if found is None else found
+
+
+@rule(Cause.IDS_CONVENTION, needs_target=True, any_kind=True)
+def ids_are_of_the_convention_that_is_read(offer: Offer) -> Iterator[Finding]:
+    """Layer ids count as the release counts: an id names the output of a layer."""
+    assert offer.target is not None
+    draft, layers = offer.draft, offer.target.num_hidden_layers
+    if draft.states or draft.origin.writer is Writer.EXPORTED or not draft.ids or not _fuses(offer):
+        return
+    if tuple(draft.ids) == default_states(layers) and _shift(offer, draft.ids) == 1:
+        yield Finding(
+            cause=Cause.IDS_CONVENTION,
+            damage=Damage.UNKNOWN,
+            where=IDS,
+            expected=f"{[state - 1 for state in default_states(layers)]} for the usual hidden states of "
+            f"{layers} layers",
+            seen=str(list(draft.ids)),
+            consequence="if these count hidden states, every tap is one layer late and acceptance drops; "
+            "if they name outputs of layers, all is well",
+        )
+
+
+@rule(Cause.WRONG_LAYERS, Cause.CAPTURE_UNKNOWN, needs_target=True, any_kind=True)
+def target_delivers_the_trained_states(offer: Offer) -> Iterator[Finding]:
+    """There are ids by which the target delivers the states that the draft was trained on."""
+    assert offer.target is not None
+    states = offer.draft.states
+    if not states or list(states) != sorted(set(states)):
+        return
+    captures = Captures.for_release(offer.reading.release)
+    try:
+        captures.ids(offer.target.architectures, states, offer.target.num_hidden_layers)
+    except NotCaptured as error:
+        if error.cause is Cause.WRONG_LAYERS:
+            yield Finding(
+                cause=error.cause,
+                damage=Damage.LOSES,
+                where=IDS,
+                expected=f"hidden states {list(states)}",
+                seen=error.what,
+            )
+
+
+@rule(Cause.WRONG_LAYERS, needs_target=True, any_kind=True)
+def defaults_are_those_of_training(offer: Offer) -> Iterator[Finding]:
+    """Where no ids are given, the target's class captures what EAGLE-3 trainers train on."""
+    found = _rule(offer)
+    if offer.draft.ids or not _fuses(offer) or found is None or not isinstance(found.without_ids, tuple):
+        return
+    if found.without_ids != default_states(LAYERS):
+        assert offer.target is not None
+        yield Finding(
+            cause=Cause.WRONG_LAYERS,
+            damage=Damage.LOSES,
+            where=NESTED,
+            expected=f"the usual hidden states {list(default_states(LAYERS))} of {LAYERS} layers",
+            seen=f"{offer.target.architectures[0]} delivers {list(found.without_ids)} without ids",
+            fix=f"Write the ids of training to {NESTED}.",
+        )
+
+
+@rule(Cause.FC_SKIPPED, any_kind=True)
+def capture_is_switched_on(offer: Offer) -> Iterator[Finding]:
+    """The target is told to deliver the states that fc was trained for."""
+    if _fuses(offer) or "fc.weight" not in offer.draft.by_canonical:
+        return
+    spelled = offer.reading["use_aux_hidden_state.false"]
+    applied = (spelled.facts.get("hidden_dims") or {}).get("fc_applied")
+    if applied is False or spelled.refused:
+        yield Finding(
+            cause=Cause.FC_SKIPPED,
+            damage=Damage.FAILS if spelled.refused else Damage.COLLAPSES,
+            where="eagle_config.use_aux_hidden_state",
+            expected="true, as the draft has fc.weight",
+            seen="false",
+            consequence="the target's last state alone arrives, and fc is skipped",
+        )
+
+
+@rule(Cause.DRAFT_REFUSED, any_kind=True)
+def eagle_config_can_be_read(offer: Offer) -> Iterator[Finding]:
+    """The release takes eagle_config as it is written."""
+    config = offer.draft.config
+    if "eagle_config" not in config or config.get("eagle_config") is not None:
+        return
+    refused = offer.reading["eagle_config.null"].refused
+    if refused:
+        yield Finding(
+            cause=Cause.DRAFT_REFUSED,
+            damage=Damage.FAILS,
+            where="eagle_config",
+            expected="an object, or no such key",
+            seen="null",
+            consequence=f"{LIBRARY} {offer.reading.release} raises: {refused}",
+            fix="Remove the key, or write the layer ids there.",
+        )

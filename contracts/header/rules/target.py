@@ -1,0 +1,69 @@
+"""Whether the draft was trained for the target that it is to be served with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from contracts.captures import Captures, NotCaptured
+from contracts.causes import Cause
+from contracts.header.findings import Damage, Finding
+from contracts.header.rule import Offer, rule
+
+DAMAGE = {
+    Cause.DRAFT_REFUSED: Damage.FAILS,
+    Cause.STATE_WITHOUT_RESIDUAL: Damage.LOSES,
+    Cause.CAPTURE_UNKNOWN: Damage.UNKNOWN,
+}
+USUAL = (2, 4, 6)
+"""States that any class can be asked for."""
+
+
+@rule(Cause.OTHER_TARGET, needs_target=True, any_kind=True)
+def sizes_are_those_of_the_target(offer: Offer) -> Iterator[Finding]:
+    """The draft embeds the target's vocabulary and reads states of the target's width."""
+    assert offer.target is not None
+    vocab, width = offer.draft.config.integer("vocab_size"), offer.draft.state_width
+    for key, own, its in (
+        ("vocab_size", vocab, offer.target.vocab_size),
+        ("hidden_size", width, offer.target.hidden_size),
+    ):
+        if own is None or own == its:
+            continue
+        narrow = key == "hidden_size"
+        yield Finding(
+            cause=Cause.OTHER_TARGET,
+            damage=Damage.FAILS if narrow else Damage.COLLAPSES,
+            where=key,
+            expected=f"{its}, as the target has",
+            seen=str(own),
+            consequence="fc gets states of another width, and the first batch fails"
+            if narrow
+            else "token ids mean other tokens, if the vocabularies differ in more than padding",
+            fix="Serve it with the target that it was trained for"
+            + ("; a draft that is narrower than its target states target_hidden_size." if narrow else "."),
+        )
+
+
+@rule(*DAMAGE, needs_target=True, any_kind=True)
+def target_class_can_be_captured(offer: Offer) -> Iterator[Finding]:
+    """The target's class delivers hidden states for EAGLE-3 in this release."""
+    assert offer.target is not None
+    try:
+        Captures.for_release(offer.reading.release).ids(offer.target.architectures, USUAL, None)
+    except NotCaptured as error:
+        damage = DAMAGE.get(error.cause)
+        if damage is None:
+            return
+        known = Captures.for_release(offer.reading.release).rules
+        absent = not any(name in known for name in offer.target.architectures)
+        yield Finding(
+            cause=error.cause,
+            damage=Damage.FAILS if absent and offer.target.architectures else damage,
+            where=f"target {' / '.join(offer.target.architectures) or 'without a class'}",
+            expected="a class with a capture setter that is understood",
+            seen=f"none in sglang {offer.reading.release}" if absent else error.what,
+            consequence="the server raises: the class has no set_eagle3_layers_to_capture" if absent else "",
+            fix="Serve it with a release that captures this class (contracts diff lists them)."
+            if absent
+            else "",
+        )

@@ -1,0 +1,173 @@
+"""Whether tensors are as large as config.json says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from contracts.causes import Cause
+from contracts.header.draft import Draft
+from contracts.header.findings import Damage, Finding
+from contracts.header.rule import Offer, rule
+
+
+@rule(Cause.HEADS_DIFFER)
+def attention_is_as_said(offer: Offer) -> Iterator[Finding]:
+    """The attention projections have the heads that config.json states."""
+    draft = offer.draft
+    heads, hidden = draft.config.integer("num_attention_heads"), draft.config.integer("hidden_size")
+    if heads is None or hidden is None:
+        yield _unsaid("num_attention_heads" if heads is None else "hidden_size")
+        return
+    groups = draft.config.integer("num_key_value_heads") or heads
+    said = draft.config.integer("head_dim")
+    width = said or hidden // heads
+    wrong = []
+    for name, rows in (("q", heads * width), ("k", groups * width), ("v", groups * width)):
+        shape = draft.shape(f"layers.0.self_attn.{name}_proj.weight")
+        if shape is not None and shape[:1] != (rows,):
+            wrong.append(f"{name}_proj has {_rows(shape)} rows, not {rows}")
+    shape = draft.shape("layers.0.self_attn.o_proj.weight")
+    if shape is not None and shape != (hidden, heads * width):
+        wrong.append(f"o_proj is {list(shape)}, not {[hidden, heads * width]}")
+    if not wrong:
+        return
+    queries = draft.shape("layers.0.self_attn.q_proj.weight")
+    whole = queries is not None and _rows(queries) % heads == 0
+    fits = f"head_dim {_rows(queries) // heads}" if whole and queries is not None else "other heads"
+    yield Finding(
+        cause=Cause.HEADS_DIFFER,
+        damage=Damage.FAILS,
+        where="head_dim" if said is None else "num_attention_heads, num_key_value_heads, head_dim",
+        expected=f"{heads} heads of {width}"
+        + ("" if said else " (hidden_size / heads, as head_dim is unsaid)"),
+        seen="; ".join(wrong),
+        consequence="the loader refuses the projections; on a CPU it pads them",
+        fix=f"Make config.json state what was trained: the tensors look like {fits}.",
+    )
+
+
+def _rows(shape: tuple[int, ...]) -> int:
+    return shape[0] if shape else 0
+
+
+def _unsaid(key: str) -> Finding:
+    return Finding(
+        cause=Cause.SHAPE_MISMATCH,
+        damage=Damage.UNKNOWN,
+        where=key,
+        expected="the size that was trained",
+        seen="nothing, which is read as the library's own default",
+        fix=f"Write {key} to config.json.",
+    )
+
+
+@rule(Cause.SHAPE_MISMATCH)
+def every_shape_is_as_said(offer: Offer) -> Iterator[Finding]:
+    """Every other tensor is as large as config.json says."""
+    wrong = []
+    for name, shape in _expected(offer.draft):
+        seen = offer.draft.shape(name)
+        if seen is not None and seen != shape:
+            wrong.append((offer.draft.named(name) or name, seen, shape))
+    if wrong:
+        name, seen, shape = wrong[0]
+        more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+        yield Finding(
+            cause=Cause.SHAPE_MISMATCH,
+            damage=Damage.FAILS,
+            where=f"{name}{more}",
+            expected=f"{list(shape)}, by config.json",
+            seen=str(list(seen)),
+            consequence="the loader refuses the tensor",
+        )
+
+
+def _expected(draft: Draft) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Canonical names with the shapes that follow from config.json; attention heads, fc and head left out."""
+    config = draft.config
+    hidden, middle, vocab = (config.integer(k) for k in ("hidden_size", "intermediate_size", "vocab_size"))
+    if hidden is None:
+        return
+    yield "norm.weight", (hidden,)
+    if vocab is not None:
+        yield "embed_tokens.weight", (vocab, hidden)
+    for layer in range(config.integer("num_hidden_layers") or 1):
+        at = f"layers.{layer}"
+        for norm in ("hidden_norm", "input_layernorm", "post_attention_layernorm"):
+            yield f"{at}.{norm}.weight", (hidden,)
+        for part in "qkv":
+            seen = draft.shape(f"{at}.self_attn.{part}_proj.weight")
+            if seen:  # the first layer reads embedding and state side by side
+                yield f"{at}.self_attn.{part}_proj.weight", (seen[0], 2 * hidden if layer == 0 else hidden)
+        if middle is not None:
+            yield f"{at}.mlp.gate_proj.weight", (middle, hidden)
+            yield f"{at}.mlp.up_proj.weight", (middle, hidden)
+            yield f"{at}.mlp.down_proj.weight", (hidden, middle)
+
+
+@rule(Cause.HEAD_ROWS)
+def head_has_the_draft_vocabulary(offer: Offer) -> Iterator[Finding]:
+    """lm_head has one row per token of the draft vocabulary."""
+    config = offer.draft.config
+    shape = offer.draft.shape("lm_head.weight")
+    said = config.integer("draft_vocab_size") or (
+        config.integer("vocab_size") if "draft_vocab_size" in config else None
+    )
+    if shape is None or said is None or _rows(shape) == said or config.flag("tie_word_embeddings"):
+        return
+    yield Finding(
+        cause=Cause.HEAD_ROWS,
+        damage=Damage.FAILS,
+        where="lm_head.weight",
+        expected=f"{said} rows, as draft_vocab_size says",
+        seen=f"{_rows(shape)} rows",
+        consequence="the loader refuses the head",
+        fix=f'Write "draft_vocab_size": {_rows(shape)} to config.json.',
+    )
+
+
+@rule(Cause.FC_WIDTH)
+def fc_takes_the_states(offer: Offer) -> Iterator[Finding]:
+    """Fc is as wide as the hidden states that the release delivers, together."""
+    draft, reading = offer.draft, offer.reading
+    shape, width, hidden = draft.shape("fc.weight"), draft.state_width, draft.config.integer("hidden_size")
+    if shape is None or width is None or len(shape) != 2:
+        return
+    count = _count(draft)
+    spelling = _counted_by(draft)
+    refused = spelling != "plain" and count != 3 and reading[spelling].refused
+    if shape == (hidden, count * width) and not refused:
+        return
+    built = 3 if refused else count
+    yield Finding(
+        cause=Cause.FC_WIDTH,
+        damage=Damage.FAILS,
+        where="fc.weight",
+        expected=f"[{hidden}, {built * width}], for {built} states of {width}",
+        seen=str(list(shape)),
+        consequence="the loader refuses fc, or the first batch fails",
+        fix=_fix(draft, shape[1] / width, bool(refused)),
+    )
+
+
+def _count(draft: Draft) -> int:
+    """How many states config.json asks for."""
+    said = draft.config.integer("num_aux_hidden_states")
+    ids = draft.ids
+    return said or (len(ids) if ids else 3)
+
+
+def _counted_by(draft: Draft) -> str:
+    if draft.config.integer("num_aux_hidden_states"):
+        return "ids.four_counted"
+    if draft.nested.ids("eagle_aux_hidden_state_layer_ids"):
+        return "ids.four"
+    return "ids.top_four" if draft.ids else "plain"
+
+
+def _fix(draft: Draft, chunks: float, refused: bool) -> str:
+    if not chunks.is_integer():
+        return "fc and the target's hidden size are not of one draft; state target_hidden_size if it differs."
+    if refused:
+        return f"Serve it with sglang >= 0.5.12, with the {int(chunks)} ids in eagle_config."
+    return f"Write the {int(chunks)} layer ids of training to eagle_config.eagle_aux_hidden_state_layer_ids."

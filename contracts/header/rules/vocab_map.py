@@ -1,0 +1,223 @@
+"""Which target token each draft token becomes, judged from the values of d2t and t2d."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from contracts.causes import Cause
+from contracts.header.draft import Draft
+from contracts.header.findings import Damage, Finding
+from contracts.header.rule import Offer, rule
+
+SIDE_FILES = ("d2t", "t2d", "token_map", "hot_token", "freq_", "vocab_map")
+"""What files with a token map are called, by a part of the name."""
+TOO_FEW = 8
+"""A map of fewer tokens than this says nothing about how it is written."""
+
+
+def targets(draft: Draft) -> list[int]:
+    """Target ids, if d2t holds offsets."""
+    return [token + offset for token, offset in enumerate(draft.d2t or ())]
+
+
+def holds_ids(draft: Draft) -> bool:
+    """Whether d2t holds target ids instead of offsets.
+
+    t2d decides where it is there. Without it the steps do: offsets of an ascending map grow by zero wherever
+    two of the target's tokens stand side by side, target ids never do.
+    """
+    d2t = draft.d2t
+    if not d2t:
+        return False
+    if draft.t2d is not None:
+        marked = {token for token, chosen in enumerate(draft.t2d) if chosen}
+        if marked in (set(d2t), set(targets(draft))):
+            return marked == set(d2t) and marked != set(targets(draft))
+    return len(d2t) >= TOO_FEW and all(step > 0 for step in _steps(d2t)) and min(d2t) >= 0
+
+
+def _steps(values: Sequence[int]) -> list[int]:
+    return [after - before for before, after in pairwise(values)]
+
+
+@rule(Cause.MAP_MISSING, any_kind=True)
+def reduced_vocabulary_has_a_map(offer: Offer) -> Iterator[Finding]:
+    """A draft over a part of the vocabulary says which part."""
+    if offer.draft.d2t is not None or not offer.draft.is_reduced:
+        return
+    mapped = offer.reading["d2t.absent"].facts["vocab_map"]["mapped"]
+    beside = _side_files(offer.draft)
+    if not mapped:
+        yield Finding(
+            cause=Cause.MAP_MISSING,
+            damage=Damage.COLLAPSES,
+            where="d2t",
+            expected=f"a map of {offer.draft.config.integer('draft_vocab_size')} draft tokens",
+            seen="none" + (f" (beside the checkpoint lies {beside[0]})" if beside else ""),
+            consequence="draft token ids are used as target token ids, and next to none is accepted",
+            fix="Save d2t in the checkpoint: target id minus draft id"
+            + (f"; {beside[0]} may hold it" if beside else "")
+            + ".",
+        )
+
+
+@rule(Cause.MAP_ELSEWHERE, any_kind=True)
+def map_is_in_the_checkpoint(offer: Offer) -> Iterator[Finding]:
+    """No file beside the checkpoint holds a token map that no server would read."""
+    for name in _side_files(offer.draft):
+        yield Finding(
+            cause=Cause.MAP_ELSEWHERE,
+            damage=Damage.NOTE,
+            where=name,
+            expected="the map in the checkpoint, as d2t",
+            seen="a file that looks like a token map; it was not opened",
+        )
+
+
+def _side_files(draft: Draft) -> list[str]:
+    return [name for name in draft.beside if any(part in name.lower() for part in SIDE_FILES)]
+
+
+@rule(Cause.MAP_HOLDS_IDS, any_kind=True)
+def map_holds_offsets(offer: Offer) -> Iterator[Finding]:
+    """d2t holds target id minus draft id, as the release reads it."""
+    if not holds_ids(offer.draft) or not offer.reading.reads_offsets:
+        return
+    d2t = offer.draft.d2t or ()
+    yield Finding(
+        cause=Cause.MAP_HOLDS_IDS,
+        damage=Damage.COLLAPSES,
+        where="d2t",
+        expected="offsets: target id minus draft id",
+        seen=f"target ids: {_some(d2t)}",
+        consequence="each draft token becomes another token than was meant, and is rejected",
+        fix="Subtract its index from each entry: d2t - torch.arange(len(d2t)).",
+    )
+
+
+def _some(values: Sequence[int]) -> str:
+    shown = ", ".join(map(str, values[:4]))
+    return f"{shown}, ..., {values[-1]}" if len(values) > 5 else shown
+
+
+@rule(Cause.MAP_EMPTY, any_kind=True)
+def map_was_filled(offer: Offer) -> Iterator[Finding]:
+    """The map of a reduced vocabulary is more than zeros."""
+    d2t = offer.draft.d2t
+    if d2t and offer.draft.is_reduced and not any(d2t):
+        yield Finding(
+            cause=Cause.MAP_EMPTY,
+            damage=Damage.UNKNOWN,
+            where="d2t",
+            expected="offsets that grow",
+            seen=f"{len(d2t)} zeros",
+            consequence=f"the draft can only draft the target's first {len(d2t)} tokens",
+        )
+
+
+@rule(Cause.MAP_OUT_OF_RANGE, any_kind=True)
+def map_leads_to_tokens(offer: Offer) -> Iterator[Finding]:
+    """Every draft token becomes a token that the target has."""
+    size = offer.draft.config.integer("vocab_size")
+    if size is None or holds_ids(offer.draft):  # what is read as offsets then leads nowhere in any case
+        return
+    for token, target in enumerate(targets(offer.draft)):
+        if not 0 <= target < size:
+            yield Finding(
+                cause=Cause.MAP_OUT_OF_RANGE,
+                damage=Damage.FAILS,
+                where=f"d2t[{token}]",
+                expected=f"a token of the {size} that the target has",
+                seen=f"token {target}",
+                consequence="the first time that it is drafted, the server ends or the token is rejected",
+            )
+            return
+
+
+@rule(Cause.MAP_NOT_INJECTIVE, any_kind=True)
+def no_token_is_mapped_twice(offer: Offer) -> Iterator[Finding]:
+    """No two draft tokens become the same token."""
+    seen: dict[int, int] = {}
+    for token, target in enumerate(targets(offer.draft)):
+        if target in seen:
+            yield Finding(
+                cause=Cause.MAP_NOT_INJECTIVE,
+                damage=Damage.LOSES,
+                where=f"d2t[{seen[target]}] and d2t[{token}]",
+                expected="different target tokens",
+                seen=f"both token {target}",
+                consequence="one of the two is drafted in the place of another token",
+            )
+            return
+        seen[target] = token
+
+
+@rule(Cause.MAP_UNSORTED, any_kind=True)
+def map_ascends(offer: Offer) -> Iterator[Finding]:
+    """Target ids ascend with draft ids, as every trainer writes them."""
+    found = list(offer.draft.d2t or ()) if holds_ids(offer.draft) else targets(offer.draft)
+    late = next((at + 1 for at, step in enumerate(_steps(found)) if step < 0), None)
+    if late is not None:
+        yield Finding(
+            cause=Cause.MAP_UNSORTED,
+            damage=Damage.UNKNOWN,
+            where=f"d2t[{late}]",
+            expected=f"a target id above {found[late - 1]}",
+            seen=str(found[late]),
+            consequence="right if the rows of lm_head stand in the same order; else tokens are mixed up",
+        )
+
+
+@rule(Cause.MAP_DISAGREES, any_kind=True)
+def both_maps_are_of_one_vocabulary(offer: Offer) -> Iterator[Finding]:
+    """t2d marks the tokens that d2t leads to."""
+    draft = offer.draft
+    if draft.d2t is None or draft.t2d is None:
+        return
+    marked = {token for token, chosen in enumerate(draft.t2d) if chosen}
+    meant = set(draft.d2t) if holds_ids(draft) else set(targets(draft))
+    if marked != meant:
+        odd = min(marked ^ meant)
+        yield Finding(
+            cause=Cause.MAP_DISAGREES,
+            damage=Damage.LOSES,
+            where="d2t and t2d",
+            expected="one vocabulary",
+            seen=f"{len(marked ^ meant)} tokens are in one of them only, the first is {odd}",
+            consequence="if d2t is the wrong one, its draft tokens are rejected; sglang reads no t2d",
+        )
+
+
+@rule(Cause.MAP_LENGTH, any_kind=True)
+def map_is_as_long_as_the_vocabulary(offer: Offer) -> Iterator[Finding]:
+    """d2t has one entry per draft token."""
+    draft = offer.draft
+    said, shape = draft.config.integer("draft_vocab_size"), draft.shape("d2t")
+    if shape is None or said is None or shape == (said,):
+        return
+    short = shape[0] < said if shape else True
+    yield Finding(
+        cause=Cause.MAP_LENGTH,
+        damage=Damage.FAILS if short else Damage.LOSES,
+        where="d2t",
+        expected=f"{said} entries, as draft_vocab_size says",
+        seen=f"a tensor of shape {list(shape)}",
+        consequence="the server ends when it drafts a token beyond the map" if short else "",
+    )
+
+
+@rule(Cause.MAP_LENGTH, any_kind=True)
+def mask_is_as_long_as_the_vocabulary(offer: Offer) -> Iterator[Finding]:
+    """t2d has one entry per token of the target."""
+    draft = offer.draft
+    size, shape = draft.config.integer("vocab_size"), draft.shape("t2d")
+    if shape is not None and size is not None and shape != (size,):
+        yield Finding(
+            cause=Cause.MAP_LENGTH,
+            damage=Damage.NOTE,
+            where="t2d",
+            expected=f"{size} entries, as vocab_size says",
+            seen=f"a tensor of shape {list(shape)}",
+            consequence="none in sglang, which reads no t2d; vLLM refuses it",
+        )

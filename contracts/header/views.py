@@ -1,0 +1,234 @@
+"""A report as a person reads it, as JSON, as markdown, and as annotations of a GitHub job."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Console
+
+from contracts import records
+from contracts.conventions import WINDOW_ARGUMENT
+from contracts.header.findings import Damage, Finding, Verdict
+from contracts.header.reading import LIBRARY
+from contracts.header.report import Judged, Report, Spread, ranges
+from contracts.terminal import text
+
+FORMAT = 1
+"""Number of the JSON format."""
+COLOURS = {
+    Verdict.FAILS: "red",
+    Verdict.LOSES: "red",
+    Verdict.UNKNOWN: "yellow",
+    Verdict.ACCEPTS: "green",
+}
+DAMAGE_COLOURS = {Damage.FAILS: "red", Damage.COLLAPSES: "red", Damage.LOSES: "red", Damage.UNKNOWN: "yellow"}
+LEVELS = {Damage.UNKNOWN: "warning", Damage.NOTE: "notice"}
+"""Of GitHub's annotations; `error` where nothing else is said."""
+
+
+def headline(report: Report) -> str:
+    """The verdict in one line."""
+    return f"{report.verdict}  {report.draft.name} in {_releases(report)}"
+
+
+def _releases(report: Report) -> str:
+    judged = [item.release for item in report.judged]
+    told = ranges(judged, records.recorded_releases(LIBRARY))
+    return f"{LIBRARY} {report.asked_for}, taken for {told}" if report.asked_for else f"{LIBRARY} {told}"
+
+
+def about(report: Report) -> list[tuple[str, str]]:
+    """What was judged: a word and a sentence each."""
+    origin, tensors = report.draft.origin, report.draft.tensors.values()
+    megabytes = sum(tensor.size for tensor in tensors) / 1e6
+    lines = [
+        ("draft", f"{len(tensors)} tensors, {megabytes:,.1f} MB"),
+        ("written by", f"{origin.writer} ({'; '.join(origin.evidence)})"),
+    ]
+    if report.target:
+        classes = " / ".join(report.target.architectures) or "without a class"
+        lines.append(
+            ("target", f"{report.target.folder} ({classes}, {report.target.num_hidden_layers} layers)")
+        )
+    lines.append(("judged by", f"{report.contracts} contracts, on what is recorded of each release"))
+    if report.asked_for:
+        lines.append(("note", f"nothing is recorded of {LIBRARY} {report.asked_for}"))
+    for reason in dict.fromkeys(report.not_judged.values()):
+        number = sum(reason == other for other in report.not_judged.values())
+        lines.append(("not judged", f"{number} contracts: {reason}"))
+    return lines
+
+
+def serve_with(report: Report) -> str:
+    """The arguments with which a server takes the draft."""
+    usual = ["--speculative-algorithm", "EAGLE3", "--speculative-draft-model-path", report.draft.name]
+    window = report.draft.config.integer("sliding_window")
+    slides = "sliding_attention" in report.draft.config.words("layer_types")
+    return shlex.join([*usual, *((WINDOW_ARGUMENT, str(window - 1)) if slides and window else ())])
+
+
+def write_text(console: Console, report: Report) -> None:
+    """The report as a person reads it."""
+    colour = COLOURS[report.verdict]
+    rest = headline(report).removeprefix(report.verdict)
+    console.print(f"[{colour}]{report.verdict}[/{colour}]{text(rest)}")
+    for word, sentence in about(report):
+        console.print(f"  {word:<12}  {text(sentence)}")
+    if len(report.judged) > 1:
+        _write_rows(console, report)
+    for spread in report.faults:
+        _write_finding(console, spread, report)
+    for spread in report.notes:
+        item = spread.finding
+        told = f"{item.where}: {item.seen}; expected {item.expected}. Consequence: {item.told_consequence}"
+        console.print(f"\n[bold]note[/bold]  {text(told)}  ({item.cause})")
+    if report.verdict is Verdict.ACCEPTS:
+        console.print(f"\nserve with  {text(serve_with(report))}")
+    elif report.faults:
+        console.print(f"\nMore on a cause: contracts explain {report.faults[0].finding.cause}")
+
+
+def rows(report: Report) -> Iterator[tuple[list[str], Verdict, list[str]]]:
+    """Releases that a draft fares alike in, the verdict, and the causes."""
+    alike: dict[tuple[Verdict, tuple[str, ...]], list[str]] = {}
+    for item in report.judged:
+        alike.setdefault((item.verdict, tuple(_causes(item))), []).append(item.release)
+    for (verdict, causes), releases in alike.items():
+        yield releases, verdict, list(causes)
+
+
+def _causes(judged: Judged) -> list[str]:
+    found = (it.cause for it in judged.findings if it.damage is not Damage.NOTE)
+    return list(dict.fromkeys(map(str, found)))
+
+
+def _write_rows(console: Console, report: Report) -> None:
+    known = records.recorded_releases(LIBRARY)
+    told = [(ranges(releases, known), verdict, causes) for releases, verdict, causes in rows(report)]
+    width = max(len(LIBRARY), *(len(releases) for releases, _, _ in told))
+    console.print()
+    for releases, verdict, causes in told:
+        colour = COLOURS[verdict]
+        padding = " " * (max(map(len, Verdict)) - len(verdict))
+        console.print(
+            f"  {releases:<{width}}  [{colour}]{verdict}[/{colour}]{padding}  {text(', '.join(causes))}"
+        )
+
+
+def _write_finding(console: Console, spread: Spread, report: Report) -> None:
+    item = spread.finding
+    colour = DAMAGE_COLOURS[item.damage]
+    console.print(f"\n[{colour}]{item.damage.upper()}[/{colour}]  [bold]{text(item.where)}[/bold]")
+    for word, sentence in lines_of(spread, report):
+        console.print(f"  {word:<12}  {text(sentence)}")
+
+
+def lines_of(spread: Spread, report: Report) -> list[tuple[str, str]]:
+    """All that is said of a finding: a word and a sentence each."""
+    item = spread.finding
+    lines = [
+        ("cause", f"{item.cause}: {item.cause.explanation}"),
+        ("expected", item.expected),
+        ("seen", item.seen),
+        ("consequence", item.told_consequence),
+        ("fix", item.told_fix),
+        ("contract", f"header.{item.contract}"),
+    ]
+    if len(report.judged) > 1:
+        known = records.recorded_releases(LIBRARY)
+        lines.insert(1, ("releases", f"{LIBRARY} {ranges(spread.releases, known)}"))
+    return lines
+
+
+# ------------------------------------------------------------------------ for machines
+
+
+def as_data(report: Report) -> dict[str, Any]:
+    """The report as plain data; `format` counts up when a key changes its meaning."""
+    origin = report.draft.origin
+    return {
+        "format": FORMAT,
+        "draft": report.draft.name,
+        "written_by": {"writer": origin.writer, "release": origin.release, "evidence": list(origin.evidence)},
+        "target": None if report.target is None else str(report.target.folder),
+        "library": LIBRARY,
+        "verdict": report.verdict,
+        "releases": [
+            {
+                "release": item.release,
+                "verdict": item.verdict,
+                "findings": [_finding(finding) for finding in item.findings],
+            }
+            for item in report.judged
+        ],
+        "taken_for": report.asked_for,
+        "contracts": report.contracts,
+        "not_judged": dict(report.not_judged),
+        "serve_with": serve_with(report),
+    }
+
+
+def _finding(item: Finding) -> dict[str, str]:
+    return {
+        "contract": f"header.{item.contract}",
+        "cause": str(item.cause),
+        "damage": item.damage,
+        "where": item.where,
+        "expected": item.expected,
+        "seen": item.seen,
+        "consequence": item.told_consequence,
+        "fix": item.told_fix,
+    }
+
+
+def as_json(report: Report) -> str:
+    """The report as JSON."""
+    return json.dumps(as_data(report), indent=2)
+
+
+def as_markdown(report: Report) -> str:
+    """The report as markdown, to be pasted into an issue."""
+    lines = [f"**{report.verdict}**: `{report.draft.name}` in {_releases(report)}", ""]
+    lines += [f"- {word}: {_cell(sentence)}" for word, sentence in about(report)]
+    known = records.recorded_releases(LIBRARY)
+    if len(report.judged) > 1:
+        lines += ["", f"| {LIBRARY} | verdict | causes |", "|---|---|---|"]
+        for releases, verdict, causes in rows(report):
+            lines.append(f"| {ranges(releases, known)} | {verdict} | {', '.join(causes)} |")
+    if report.findings:
+        lines += ["", "| damage | where | cause | expected | seen | fix |", "|---|---|---|---|---|---|"]
+        for spread in report.findings:
+            item = spread.finding
+            cells = (item.damage, item.where, item.cause, item.expected, item.seen, item.told_fix)
+            lines.append("| " + " | ".join(_cell(str(cell)) for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(words: str) -> str:
+    printable = "".join(char if char.isprintable() else repr(char)[1:-1] for char in words)
+    return printable.replace("|", "\\|").replace("<", "&lt;")
+
+
+def as_annotations(report: Report) -> str:
+    """The report as workflow commands of GitHub, one line a finding."""
+    lines = []
+    for spread in report.findings:
+        item = spread.finding
+        level = LEVELS.get(item.damage, "error")
+        file = _property(report.draft.config.where)
+        message = f"{item.where}: expected {item.expected}; seen {item.seen}. {item.told_fix}"
+        lines.append(f"::{level} file={file},title={_property(str(item.cause))}::{_message(message)}")
+    level = "notice" if report.verdict is Verdict.ACCEPTS else "error"
+    lines.append(f"::{level}::{_message(headline(report))}")
+    return "\n".join(lines) + "\n"
+
+
+def _message(words: str) -> str:
+    return words.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(words: str) -> str:
+    return _message(words).replace(":", "%3A").replace(",", "%2C")
