@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from packaging.specifiers import SpecifierSet
 from pydantic import BaseModel, ConfigDict, TypeAdapter
@@ -92,8 +93,7 @@ class Captures:
         """What is recorded for sglang `serving`, or for the newest release before it."""
         release = records.baseline("sglang", serving)
         assert release is not None
-        rules = _RULES.validate_python(records.read("sglang", release).traits["targets"])
-        return cls(release=release, rules=rules)
+        return cls(release=release, rules=_rules(release))
 
     def ids(
         self, architectures: Sequence[str], states: Sequence[int], num_layers: int | None
@@ -134,6 +134,11 @@ class Captures:
     def _known(self, name: str) -> Rule | None:
         rule = self.rules.get(name)
         return rule if rule is not None and rule.usual is not None else None
+
+
+@cache
+def _rules(release: str) -> dict[str, Rule]:
+    return _RULES.validate_python(records.traits("sglang", release)["targets"])
 
 
 def _candidates(states: Sequence[int]) -> Iterator[tuple[int, ...]]:

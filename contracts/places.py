@@ -111,7 +111,7 @@ class Folder:
         home, real = self.path.resolve(), file.resolve()
         if not real.is_relative_to(home) and not real.is_relative_to(_blobs(home)):
             raise CheckpointError(
-                f"{file}: a link to {real}, outside the folder; not followed: copy the file, or give its folder"
+                f"{file}: a link to {real}, outside the folder; not followed: copy it, or give its folder"
             )
         return file
 

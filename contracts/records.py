@@ -133,6 +133,26 @@ def read(library: str, release: str, root: Path | None = None) -> Record:
     return parse(record_file(library, release, root).read_text(encoding="utf-8"))
 
 
+def traits(library: str, release: str, root: Path | None = None) -> dict[str, Any]:
+    """What a release was seen to show whatever the recipe; the facts about recipes are left as they are.
+
+    Raises:
+        FileNotFoundError: there is no record.
+        ValueError: it is of another format, or damaged.
+
+    """
+    data = _loaded(record_file(library, release, root).read_text(encoding="utf-8"))
+    found: dict[str, Any] = data["traits"]
+    return found
+
+
+def _loaded(text: str) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(text)
+    if data.get("format") != FORMAT:
+        raise ValueError(f"a record of format {data.get('format')}, and this is format {FORMAT}")
+    return data
+
+
 def parse(text: str) -> Record:
     """The record that `as_text` wrote; a field that was added since has its default.
 
@@ -140,9 +160,7 @@ def parse(text: str) -> Record:
         ValueError: it is of another format, or damaged.
 
     """
-    data = json.loads(text)
-    if data.get("format") != FORMAT:
-        raise ValueError(f"a record of format {data.get('format')}, and this is format {FORMAT}")
+    data = _loaded(text)
     recipes: dict[str, Any] = data["recipes"]
     facts = {
         name: deltas.apply(recipes[item[LIKE]], item) if LIKE in item else item

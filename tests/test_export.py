@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import load_file
 
 from contracts import checkpoint as checkpoints
-from contracts.conventions import exported_name
 from contracts import export, records, refusals
+from contracts.conventions import exported_name
 from contracts.dialect import Dialect
 from contracts.refusals import Refused
 from contracts.saved_draft import SavedConfig

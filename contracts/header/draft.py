@@ -153,7 +153,7 @@ def flat(config: Mapping[str, Any]) -> dict[str, Any]:
 def _both_spellings(config: dict[str, Any]) -> dict[str, Any]:
     """RoPE as export writes it: where each release looks for it."""
     rope = config.get("rope_parameters") or config.get("rope_scaling")
-    if not isinstance(rope, dict):
+    if not isinstance(rope, dict) or any(isinstance(value, dict) for value in rope.values()):
         return config
     theta = rope.get("rope_theta", config.get("rope_theta"))
     kind = rope.get("rope_type") or rope.get("type") or "default"

@@ -70,10 +70,12 @@ def _skipped(draft: Draft, target: ServedTarget | None) -> dict[str, str]:
 
 
 def _why_not(rule: Rule, kind: Kind, target: ServedTarget | None) -> str | None:
-    if kind is not Kind.EAGLE3 and not rule.any_kind:
-        return f"it is about EAGLE-3 drafts with Llama's layers, and this is a {kind} model"
+    if rule.about == "eagle3" and kind not in (Kind.EAGLE3, Kind.EAGLE3_MLA):
+        return f"they are about EAGLE-3 drafts, and this is a {kind} model"
+    if rule.about == "llama" and kind is not Kind.EAGLE3:
+        return f"they are about EAGLE-3 drafts with the layers of Llama, and this is a {kind} model"
     if rule.needs_target and target is None:
-        return "it needs the target's config.json (--target)"
+        return "they need the target's config.json (--target)"
     return None
 
 

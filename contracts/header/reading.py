@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -120,7 +119,7 @@ def reading(release: str, root: Path = records.RELEASES) -> Reading:
     """
     file = records.record_file(LIBRARY, release, root)
     try:
-        traits = json.loads(file.read_text(encoding="utf-8"))["traits"]
+        traits = records.traits(LIBRARY, release, root)
         spelled = from_trait(traits["spellings"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise NothingRecorded(f"{file}: holds no record of {LIBRARY} {release} ({error})") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from contracts.causes import Cause
 from contracts.header.draft import Draft
@@ -24,6 +25,8 @@ class Offer:
     """Of the user's own server."""
 
 
+About = Literal["llama", "eagle3", "any"]
+"""EAGLE-3 drafts with the layers of Llama, all EAGLE-3 drafts, or whatever a checkpoint holds."""
 Judge = Callable[[Offer], Iterator[Finding]]
 
 
@@ -38,8 +41,8 @@ class Rule:
     causes: tuple[Cause, ...]
     """What it can name."""
     needs_target: bool = False
-    any_kind: bool = False
-    """Whether it holds for drafts other than Llama-like EAGLE-3 ones, too."""
+    about: About = "llama"
+    """Which drafts it can be asked about."""
 
     def findings(self, offer: Offer) -> list[Finding]:
         """What speaks against the promise.
@@ -55,7 +58,7 @@ RULES: dict[str, Rule] = {}
 """All rules by name, in the order in which their modules are listed."""
 
 
-def rule(*causes: Cause, needs_target: bool = False, any_kind: bool = False) -> Callable[[Judge], Judge]:
+def rule(*causes: Cause, needs_target: bool = False, about: About = "llama") -> Callable[[Judge], Judge]:
     """Make a function a rule, named by its module and its own name; its docstring is the promise."""
 
     def register(judge: Judge) -> Judge:
@@ -67,7 +70,7 @@ def rule(*causes: Cause, needs_target: bool = False, any_kind: bool = False) -> 
             judge=judge,
             causes=causes,
             needs_target=needs_target,
-            any_kind=any_kind,
+            about=about,
         )
         return judge
 

@@ -15,19 +15,20 @@ FLAG = "--speculative-algorithm"
 EAGLE3 = (Kind.EAGLE3, Kind.EAGLE3_MLA)
 
 
-@rule(Cause.OTHER_KIND, any_kind=True)
+@rule(Cause.OTHER_KIND, about="any")
 def draft_is_for_eagle3(offer: Offer) -> Iterator[Finding]:
     """The checkpoint is an EAGLE-3 draft."""
     kind = kind_of(offer.draft)
     if kind in EAGLE3:
         return
+    runs = offer.draft.architecture in offer.reading.draft_classes
     yield Finding(
         cause=Cause.OTHER_KIND,
-        damage=Damage.FAILS,
+        damage=Damage.COLLAPSES if runs else Damage.FAILS,
         where="the checkpoint",
         expected="an EAGLE-3 draft",
         seen=f"a {kind} model",
-        consequence=f"with {FLAG} EAGLE3 the server does not start, or drafts nonsense",
+        consequence=f"with {FLAG} EAGLE3 " + ("it drafts nonsense" if runs else "the server does not start"),
         fix=f"Serve it by what it is for: {_served_by(kind, offer)}.",
     )
 

@@ -21,7 +21,7 @@ def _fuses(offer: Offer) -> bool:
     return offer.draft.nested.flag("use_aux_hidden_state") is not False
 
 
-@rule(Cause.IDS_NOT_READ, any_kind=True)
+@rule(Cause.IDS_NOT_READ, about="eagle3")
 def ids_stand_where_they_are_read(offer: Offer) -> Iterator[Finding]:
     """Layer ids stand where the release looks for them."""
     draft = offer.draft
@@ -29,13 +29,17 @@ def ids_stand_where_they_are_read(offer: Offer) -> Iterator[Finding]:
     spelled = offer.reading["ids.top"]
     if top is None or nested is not None or spelled.layer_ids is not None:
         return
+    layers = offer.target.num_hidden_layers if offer.target else None
+    same = layers is not None and tuple(item + 1 for item in top) == default_states(layers)
     yield Finding(
         cause=Cause.IDS_NOT_READ,
-        damage=Damage.LOSES,
+        damage=Damage.NOTE if same else Damage.LOSES,
         where=IDS,
         expected=f"the ids under {NESTED}",
         seen=f"{list(top)} at the top level alone",
-        consequence=f"the target's defaults are captured instead, as if there were no ids{_defaults(offer)}",
+        consequence="none: the defaults, which are captured instead, are the same"
+        if same
+        else f"the target's defaults are captured instead, as if there were no ids{_defaults(offer)}",
         fix=f"Write the ids to {NESTED}.",
     )
 
@@ -53,12 +57,12 @@ def default_states(layers: int) -> tuple[int, int, int]:
     return 2, layers // 2, layers - 3
 
 
-@rule(Cause.IDS_GUESSED, any_kind=True)
+@rule(Cause.IDS_GUESSED, about="eagle3")
 def ids_are_said(offer: Offer) -> Iterator[Finding]:
     """config.json says which layers the draft was trained on, or its trainer has no other."""
     draft = offer.draft
-    if draft.ids or not _fuses(offer) or (draft.num_chunks or 3) != 3:
-        return
+    if draft.ids or draft.ids == () or not _fuses(offer) or (draft.num_chunks or 3) != 3:
+        return  # of an empty list, and of other numbers than three, other rules speak
     if draft.needs_export:  # states that nobody wrote down
         yield _guessed(offer, Damage.UNKNOWN, f"speculators {draft.origin.release or 'of old'} wrote none")
     elif draft.origin.writer not in DEFAULT_STATES:
@@ -76,7 +80,7 @@ def _guessed(offer: Offer, damage: Damage, seen: str) -> Finding:
     )
 
 
-@rule(Cause.DRAFT_REFUSED, any_kind=True)
+@rule(Cause.DRAFT_REFUSED, about="eagle3")
 def list_of_ids_is_not_empty(offer: Offer) -> Iterator[Finding]:
     """A list of ids that is there names layers."""
     if offer.draft.nested.ids(IDS) != ():
@@ -95,7 +99,7 @@ def list_of_ids_is_not_empty(offer: Offer) -> Iterator[Finding]:
     )
 
 
-@rule(Cause.IDS_REPEATED, any_kind=True)
+@rule(Cause.IDS_REPEATED, about="eagle3")
 def no_layer_is_named_twice(offer: Offer) -> Iterator[Finding]:
     """Every layer is named once."""
     ids = offer.draft.ids or ()
@@ -111,7 +115,7 @@ def no_layer_is_named_twice(offer: Offer) -> Iterator[Finding]:
         )
 
 
-@rule(Cause.LAYER_ORDER, any_kind=True)
+@rule(Cause.LAYER_ORDER, about="eagle3")
 def ids_ascend(offer: Offer) -> Iterator[Finding]:
     """Layers are named in the order in which they are delivered."""
     ids = offer.draft.ids or ()
@@ -128,7 +132,7 @@ def ids_ascend(offer: Offer) -> Iterator[Finding]:
         )
 
 
-@rule(Cause.LAYER_OUT_OF_RANGE, needs_target=True, any_kind=True)
+@rule(Cause.LAYER_OUT_OF_RANGE, needs_target=True, about="eagle3")
 def target_has_these_layers(offer: Offer) -> Iterator[Finding]:
     """Every layer id names a state that the target delivers."""
     assert offer.target is not None
@@ -171,7 +175,7 @@ def _shift(offer: Offer, ids: Sequence[int]) -> int:
     return 1 if found is None else found
 
 
-@rule(Cause.IDS_CONVENTION, needs_target=True, any_kind=True)
+@rule(Cause.IDS_CONVENTION, needs_target=True, about="eagle3")
 def ids_are_of_the_convention_that_is_read(offer: Offer) -> Iterator[Finding]:
     """Layer ids count as the release counts: an id names the output of a layer."""
     assert offer.target is not None
@@ -191,7 +195,7 @@ def ids_are_of_the_convention_that_is_read(offer: Offer) -> Iterator[Finding]:
         )
 
 
-@rule(Cause.WRONG_LAYERS, Cause.CAPTURE_UNKNOWN, needs_target=True, any_kind=True)
+@rule(Cause.WRONG_LAYERS, Cause.CAPTURE_UNKNOWN, needs_target=True, about="eagle3")
 def target_delivers_the_trained_states(offer: Offer) -> Iterator[Finding]:
     """There are ids by which the target delivers the states that the draft was trained on."""
     assert offer.target is not None
@@ -212,7 +216,7 @@ def target_delivers_the_trained_states(offer: Offer) -> Iterator[Finding]:
             )
 
 
-@rule(Cause.WRONG_LAYERS, needs_target=True, any_kind=True)
+@rule(Cause.WRONG_LAYERS, needs_target=True, about="eagle3")
 def defaults_are_those_of_training(offer: Offer) -> Iterator[Finding]:
     """Where no ids are given, the target's class captures what EAGLE-3 trainers train on."""
     found = _rule(offer)
@@ -230,7 +234,7 @@ def defaults_are_those_of_training(offer: Offer) -> Iterator[Finding]:
         )
 
 
-@rule(Cause.FC_SKIPPED, any_kind=True)
+@rule(Cause.FC_SKIPPED, about="eagle3")
 def capture_is_switched_on(offer: Offer) -> Iterator[Finding]:
     """The target is told to deliver the states that fc was trained for."""
     if _fuses(offer) or "fc.weight" not in offer.draft.by_canonical:
@@ -248,7 +252,7 @@ def capture_is_switched_on(offer: Offer) -> Iterator[Finding]:
         )
 
 
-@rule(Cause.DRAFT_REFUSED, any_kind=True)
+@rule(Cause.DRAFT_REFUSED, about="eagle3")
 def eagle_config_can_be_read(offer: Offer) -> Iterator[Finding]:
     """The release takes eagle_config as it is written."""
     config = offer.draft.config

@@ -37,7 +37,7 @@ DEFECTS = (
 )
 
 
-@rule(*(defect.cause for defect in DEFECTS), any_kind=True)
+@rule(*(defect.cause for defect in DEFECTS), about="eagle3")
 def release_has_no_defect_of_its_own(offer: Offer) -> Iterator[Finding]:
     """The release drafts as the training library does, for drafts in which nothing is wrong."""
     for defect in DEFECTS:

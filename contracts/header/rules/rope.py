@@ -182,7 +182,8 @@ def base_is_that_of_the_target(offer: Offer) -> Iterator[Finding]:
     """The base of the rotary embedding is the target's, as trainers usually take it."""
     assert offer.target is not None
     own, its = base_of(offer.draft), offer.target.rope_theta
-    if own is not None and its is not None and own != its:
+    top = offer.draft.config.number(BASE)
+    if own is not None and its is not None and own != its and top in (None, own):
         yield Finding(
             cause=Cause.ROPE_FREQUENCIES,
             damage=Damage.NOTE,
@@ -194,7 +195,7 @@ def base_is_that_of_the_target(offer: Offer) -> Iterator[Finding]:
         )
 
 
-@rule(Cause.LENGTH_SHORT, needs_target=True, any_kind=True)
+@rule(Cause.LENGTH_SHORT, needs_target=True, about="eagle3")
 def context_is_as_long_as_the_target(offer: Offer) -> Iterator[Finding]:
     """The draft states no fewer positions than its target's context has."""
     assert offer.target is not None
@@ -211,6 +212,6 @@ def context_is_as_long_as_the_target(offer: Offer) -> Iterator[Finding]:
         consequence="the server refuses to start with a context that is longer than the draft's"
         if refused
         else "acceptance drops beyond that length",
-        fix=f'Write "max_position_embeddings": {its} to config.json (it lengthens the table of angles, no more), '
+        fix=f'Write "max_position_embeddings": {its} to config.json (a longer table of angles, no more), '
         f"or serve with --context-length {own}.",
     )

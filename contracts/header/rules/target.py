@@ -18,7 +18,7 @@ USUAL = (2, 4, 6)
 """States that any class can be asked for."""
 
 
-@rule(Cause.OTHER_TARGET, needs_target=True, any_kind=True)
+@rule(Cause.OTHER_TARGET, needs_target=True, about="eagle3")
 def sizes_are_those_of_the_target(offer: Offer) -> Iterator[Finding]:
     """The draft embeds the target's vocabulary and reads states of the target's width."""
     assert offer.target is not None
@@ -44,7 +44,7 @@ def sizes_are_those_of_the_target(offer: Offer) -> Iterator[Finding]:
         )
 
 
-@rule(*DAMAGE, needs_target=True, any_kind=True)
+@rule(*DAMAGE, needs_target=True, about="eagle3")
 def target_class_can_be_captured(offer: Offer) -> Iterator[Finding]:
     """The target's class delivers hidden states for EAGLE-3 in this release."""
     assert offer.target is not None

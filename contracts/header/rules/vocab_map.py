@@ -12,8 +12,8 @@ from contracts.header.rule import Offer, rule
 
 SIDE_FILES = ("d2t", "t2d", "token_map", "hot_token", "freq_", "vocab_map")
 """What files with a token map are called, by a part of the name."""
-TOO_FEW = 8
-"""A map of fewer tokens than this says nothing about how it is written."""
+NEIGHBOURS = 10.0
+"""How many pairs of neighbouring tokens a random vocabulary has to have before their absence tells something."""
 
 
 def targets(draft: Draft) -> list[int]:
@@ -24,24 +24,29 @@ def targets(draft: Draft) -> list[int]:
 def holds_ids(draft: Draft) -> bool:
     """Whether d2t holds target ids instead of offsets.
 
-    t2d decides where it is there. Without it the steps do: offsets of an ascending map grow by zero wherever
-    two of the target's tokens stand side by side, target ids never do.
+    t2d decides where it is there. Without it, values that lead outside the vocabulary as offsets and nowhere
+    twice as ids do; else the steps: offsets of an ascending map grow by zero wherever two of the target's tokens
+    stand side by side, target ids never do.
     """
-    d2t = draft.d2t
-    if not d2t:
+    d2t, size = draft.d2t, draft.config.integer("vocab_size")
+    if not d2t or size is None:
         return False
     if draft.t2d is not None:
         marked = {token for token, chosen in enumerate(draft.t2d) if chosen}
         if marked in (set(d2t), set(targets(draft))):
             return marked == set(d2t) and marked != set(targets(draft))
-    return len(d2t) >= TOO_FEW and all(step > 0 for step in _steps(d2t)) and min(d2t) >= 0
+    sound_as_ids = len(set(d2t)) == len(d2t) and all(0 <= token < size for token in d2t)
+    if sound_as_ids and max(targets(draft)) >= size:
+        return True
+    neighbours = len(d2t) ** 2 / size  # of as many tokens, chosen at random
+    return neighbours >= NEIGHBOURS and min(d2t) >= 0 and all(step > 0 for step in _steps(d2t))
 
 
 def _steps(values: Sequence[int]) -> list[int]:
     return [after - before for before, after in pairwise(values)]
 
 
-@rule(Cause.MAP_MISSING, any_kind=True)
+@rule(Cause.MAP_MISSING, about="eagle3")
 def reduced_vocabulary_has_a_map(offer: Offer) -> Iterator[Finding]:
     """A draft over a part of the vocabulary says which part."""
     if offer.draft.d2t is not None or not offer.draft.is_reduced:
@@ -62,7 +67,7 @@ def reduced_vocabulary_has_a_map(offer: Offer) -> Iterator[Finding]:
         )
 
 
-@rule(Cause.MAP_ELSEWHERE, any_kind=True)
+@rule(Cause.MAP_ELSEWHERE, about="eagle3")
 def map_is_in_the_checkpoint(offer: Offer) -> Iterator[Finding]:
     """No file beside the checkpoint holds a token map that no server would read."""
     for name in _side_files(offer.draft):
@@ -79,7 +84,7 @@ def _side_files(draft: Draft) -> list[str]:
     return [name for name in draft.beside if any(part in name.lower() for part in SIDE_FILES)]
 
 
-@rule(Cause.MAP_HOLDS_IDS, any_kind=True)
+@rule(Cause.MAP_HOLDS_IDS, about="eagle3")
 def map_holds_offsets(offer: Offer) -> Iterator[Finding]:
     """d2t holds target id minus draft id, as the release reads it."""
     if not holds_ids(offer.draft) or not offer.reading.reads_offsets:
@@ -101,7 +106,7 @@ def _some(values: Sequence[int]) -> str:
     return f"{shown}, ..., {values[-1]}" if len(values) > 5 else shown
 
 
-@rule(Cause.MAP_EMPTY, any_kind=True)
+@rule(Cause.MAP_EMPTY, about="eagle3")
 def map_was_filled(offer: Offer) -> Iterator[Finding]:
     """The map of a reduced vocabulary is more than zeros."""
     d2t = offer.draft.d2t
@@ -116,7 +121,7 @@ def map_was_filled(offer: Offer) -> Iterator[Finding]:
         )
 
 
-@rule(Cause.MAP_OUT_OF_RANGE, any_kind=True)
+@rule(Cause.MAP_OUT_OF_RANGE, about="eagle3")
 def map_leads_to_tokens(offer: Offer) -> Iterator[Finding]:
     """Every draft token becomes a token that the target has."""
     size = offer.draft.config.integer("vocab_size")
@@ -135,7 +140,7 @@ def map_leads_to_tokens(offer: Offer) -> Iterator[Finding]:
             return
 
 
-@rule(Cause.MAP_NOT_INJECTIVE, any_kind=True)
+@rule(Cause.MAP_NOT_INJECTIVE, about="eagle3")
 def no_token_is_mapped_twice(offer: Offer) -> Iterator[Finding]:
     """No two draft tokens become the same token."""
     seen: dict[int, int] = {}
@@ -153,7 +158,7 @@ def no_token_is_mapped_twice(offer: Offer) -> Iterator[Finding]:
         seen[target] = token
 
 
-@rule(Cause.MAP_UNSORTED, any_kind=True)
+@rule(Cause.MAP_UNSORTED, about="eagle3")
 def map_ascends(offer: Offer) -> Iterator[Finding]:
     """Target ids ascend with draft ids, as every trainer writes them."""
     found = list(offer.draft.d2t or ()) if holds_ids(offer.draft) else targets(offer.draft)
@@ -169,7 +174,7 @@ def map_ascends(offer: Offer) -> Iterator[Finding]:
         )
 
 
-@rule(Cause.MAP_DISAGREES, any_kind=True)
+@rule(Cause.MAP_DISAGREES, about="eagle3")
 def both_maps_are_of_one_vocabulary(offer: Offer) -> Iterator[Finding]:
     """t2d marks the tokens that d2t leads to."""
     draft = offer.draft
@@ -189,7 +194,7 @@ def both_maps_are_of_one_vocabulary(offer: Offer) -> Iterator[Finding]:
         )
 
 
-@rule(Cause.MAP_LENGTH, any_kind=True)
+@rule(Cause.MAP_LENGTH, about="eagle3")
 def map_is_as_long_as_the_vocabulary(offer: Offer) -> Iterator[Finding]:
     """d2t has one entry per draft token."""
     draft = offer.draft
@@ -207,7 +212,7 @@ def map_is_as_long_as_the_vocabulary(offer: Offer) -> Iterator[Finding]:
     )
 
 
-@rule(Cause.MAP_LENGTH, any_kind=True)
+@rule(Cause.MAP_LENGTH, about="eagle3")
 def mask_is_as_long_as_the_vocabulary(offer: Offer) -> Iterator[Finding]:
     """t2d has one entry per token of the target."""
     draft = offer.draft

@@ -163,7 +163,7 @@ def _biases(draft: Draft, reading: Reading) -> Iterator[str]:
                 yield canonical(parameter)
 
 
-@rule(Cause.TENSOR_TWICE, any_kind=True)
+@rule(Cause.TENSOR_TWICE, about="eagle3")
 def no_tensor_is_there_twice(offer: Offer) -> Iterator[Finding]:
     """No parameter is offered two tensors."""
     twice = [names for names in offer.draft.by_canonical.values() if len(names) > 1]
