@@ -138,7 +138,7 @@ class Captures:
 
 @cache
 def _rules(release: str) -> dict[str, Rule]:
-    return _RULES.validate_python(records.traits("sglang", release)["targets"])
+    return _RULES.validate_python(records.raw("sglang", release)["traits"]["targets"])
 
 
 def _candidates(states: Sequence[int]) -> Iterator[tuple[int, ...]]:

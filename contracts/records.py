@@ -133,17 +133,15 @@ def read(library: str, release: str, root: Path | None = None) -> Record:
     return parse(record_file(library, release, root).read_text(encoding="utf-8"))
 
 
-def traits(library: str, release: str, root: Path | None = None) -> dict[str, Any]:
-    """What a release was seen to show whatever the recipe; the facts about recipes are left as they are.
+def raw(library: str, release: str, root: Path | None = None) -> dict[str, Any]:
+    """The record of a release as it is written; its facts are not made values of, which takes a while.
 
     Raises:
         FileNotFoundError: there is no record.
         ValueError: it is of another format, or damaged.
 
     """
-    data = _loaded(record_file(library, release, root).read_text(encoding="utf-8"))
-    found: dict[str, Any] = data["traits"]
-    return found
+    return _loaded(record_file(library, release, root).read_text(encoding="utf-8"))
 
 
 def _loaded(text: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Good drafts of many origins, in each writer's own conventions, without weights.
 
-Conventions are those of the trainers' published files: names, keys, layer ids, types of the maps. What the raw
-files of a trainer cannot do in sglang is listed as its `known` causes: nothing else may be found in them.
+Conventions are those of the trainers' published files: names, keys, layer ids, types of the maps. What the
+raw files of a trainer cannot do in sglang is listed as its `known` causes: nothing else may be found in them.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ GOOD: tuple[Good, ...] = (
                 "high_freq_factor": 4.0,
                 "original_max_position_embeddings": 128,
             },
-        },  # fmt: skip
+        },
         tensors={**_without(TENSORS, *_MAPS), "d2t": blank.integers(offsets(MAP), "I32")},
     ),
     Good(

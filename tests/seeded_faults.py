@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from contracts import blank
+from contracts import blank, records
 from contracts.blank import Blank, weight
 from contracts.causes import Cause
 from contracts.conventions import STAMP
@@ -118,13 +118,18 @@ class Fault:
     """The first has to be named; others may follow from the same fault."""
     touches: frozenset[str]
     """What it changes; two faults that change the same are not combined."""
+    release: str
+    """Of sglang, in which it is one."""
     apply: Callable[[Patient], None]
 
 
 FAULTS: list[Fault] = []
 
 
-def fault(*causes: Cause, touches: str) -> Callable[[Callable[[Patient], None]], None]:
+NEWEST = records.recorded_releases("sglang")[-1]
+
+
+def fault(*causes: Cause, touches: str, release: str = NEWEST) -> Callable[[Callable[[Patient], None]], None]:
     def register(apply: Callable[[Patient], None]) -> None:
         about = (apply.__doc__ or "").rstrip(".")
         FAULTS.append(
@@ -133,6 +138,7 @@ def fault(*causes: Cause, touches: str) -> Callable[[Callable[[Patient], None]],
                 about=about,
                 causes=causes,
                 touches=frozenset(touches.split()),
+                release=release,
                 apply=apply,
             )
         )
@@ -152,8 +158,15 @@ def broken(good: Good, *faults: Fault) -> Patient | None:
 
 
 def combinations(good: Good, number: int) -> Iterator[tuple[Fault, ...]]:
-    """Faults of a good draft that change different things, `number` at a time."""
-    alone = [item for item in FAULTS if broken(good, item) is not None]
+    """Faults of a good draft that change different things, `number` at a time.
+
+    A draft of another kind is left out: nothing else can be said of it.
+    """
+    alone = [
+        it
+        for it in FAULTS
+        if "kind" not in it.touches and it.release == NEWEST and broken(good, it) is not None
+    ]
 
     def grow(chosen: tuple[Fault, ...], rest: list[Fault]) -> Iterator[tuple[Fault, ...]]:
         if len(chosen) == number:
@@ -319,14 +332,14 @@ def other_width_of_a_norm(it: Patient) -> None:
     it.tensors[it.name("norm.weight")] = weight(2 * HIDDEN)
 
 
-@fault(Cause.HEAD_ROWS, Cause.MAP_LENGTH, touches="draft_vocab_size d2t_length")
+@fault(Cause.HEAD_ROWS, Cause.MAP_LENGTH, touches="head draft_vocab_size d2t_length")
 def other_draft_vocab_size(it: Patient) -> None:
     """draft_vocab_size is another than lm_head has rows."""
     it.need(it.config.get("draft_vocab_size") == DRAFT_VOCAB)
     it.config["draft_vocab_size"] = 2 * DRAFT_VOCAB
 
 
-@fault(Cause.HEAD_ROWS, touches="head")
+@fault(Cause.HEAD_ROWS, touches="head draft_vocab_size")
 def head_of_the_whole_vocabulary(it: Patient) -> None:
     """lm_head has the target's rows, and draft_vocab_size is smaller."""
     it.need(it.config.get("draft_vocab_size") == DRAFT_VOCAB)
@@ -442,7 +455,7 @@ def mask_of_another_vocabulary(it: Patient) -> None:
     it.tensors["t2d"] = blank.flags([token + 3 for token in MAP], VOCAB)
 
 
-@fault(Cause.MAP_LENGTH, Cause.MAP_DISAGREES, touches="d2t")
+@fault(Cause.MAP_LENGTH, Cause.MAP_DISAGREES, touches="d2t d2t_length")
 def map_too_short(it: Patient) -> None:
     """d2t has fewer entries than the head has rows."""
     it.set_map(it.map[:-4])
@@ -458,7 +471,7 @@ def mask_too_long(it: Patient) -> None:
 # ------------------------------------------------------------ head and embedding
 
 
-@fault(Cause.HEAD_MISSING, touches="head")
+@fault(Cause.HEAD_MISSING, touches="head draft_vocab_size")
 def no_head(it: Patient) -> None:
     """The draft has a vocabulary of its own, and no head."""
     it.pop("lm_head.weight")
@@ -544,7 +557,7 @@ def ids_of_the_other_convention(it: Patient) -> None:
     it.set_ids([2, 4, 5])
 
 
-@fault(Cause.FC_SKIPPED, touches="use_aux")
+@fault(Cause.FC_SKIPPED, touches="use_aux fc ids")
 def capture_switched_off(it: Patient) -> None:
     """use_aux_hidden_state is false."""
     it.nest["use_aux_hidden_state"] = False
@@ -754,10 +767,71 @@ def target_without_shared_embedding(it: Patient) -> None:
     it.target["architectures"] = ["Qwen2MoeForCausalLM"]
 
 
+@fault(Cause.WRONG_LAYERS, touches="target_class ids")
+def target_with_other_defaults(it: Patient) -> None:
+    """There are no ids, and the target's class captures others than usual."""
+    it.need(not it.is_nested and not it.config.get(NEST, {}).get(IDS))
+    it.target["architectures"] = ["MiniMaxM3SparseForConditionalGeneration"]
+
+
+@fault(Cause.STATE_WITHOUT_RESIDUAL, touches="target_class")
+def target_that_delivers_no_residual(it: Patient) -> None:
+    """The target's class captures states without their residual."""
+    it.target["architectures"] = ["Gemma3ForCausalLM"]
+
+
+@fault(Cause.PARAMETER_UNWRITTEN, touches="target_width fc embedding")
+def narrow_draft_without_embedding(it: Patient) -> None:
+    """The draft is narrower than its target, and has no embedding of its own."""
+    it.need(not it.is_nested and not any("_norm." in name and "fc" in name for name in it.tensors))
+    it.need("input_norm.weight" not in map(canonical, it.tensors))
+    width = HIDDEN + 32
+    it.config["target_hidden_size"] = it.target["hidden_size"] = width
+    fc = it.name("fc.weight")
+    it.tensors[fc] = weight(HIDDEN, it.tensors[fc].shape[1] // HIDDEN * width)
+    for name in [name for name in it.tensors if canonical(name) == "embed_tokens.weight"]:
+        del it.tensors[name]
+
+
+@fault(Cause.QUANTIZATION, touches="quantization down_proj mlp")
+def quantized(it: Patient) -> None:
+    """The draft is quantised, which nobody judges from headers."""
+    it.config["quantization_config"] = {"quant_method": "fp8"}
+    name = it.name("layers.0.mlp.down_proj.weight")
+    it.tensors[name] = weight(*it.tensors[name].shape, dtype="F8_E4M3")
+
+
 @fault(Cause.ALGORITHM_DIFFERS, touches="algorithm")
 def algorithm_of_the_predecessor(it: Patient) -> None:
     """The server is told EAGLE."""
     it.server_args += ["--speculative-algorithm", "EAGLE"]
+
+
+# ------------------------------------------------------------------ other releases
+
+
+@fault(Cause.DRAFT_REFUSED, Cause.IDS_GUESSED, touches="eagle_config ids", release="0.5.12.post1")
+def eagle_config_null(it: Patient) -> None:
+    """eagle_config is null, where a release looks into it."""
+    it.need(not it.is_nested and len(it.config.get(NEST, {}).get(IDS, [])) == 3)
+    it.config[NEST] = None
+
+
+@fault(Cause.ROPE_BASE_DEFAULT, touches="rope_theta", release="0.5.9")
+def base_in_the_new_place(it: Patient) -> None:
+    """The base stands in rope_parameters alone, as transformers 5 writes it."""
+    it.need(not it.is_nested and "rope_scaling" not in it.config)
+    it.config["rope_parameters"] = {"rope_type": "default", "rope_theta": it.config.pop("rope_theta")}
+
+
+@fault(Cause.ROPE_UNSCALED, Cause.ROPE_BASE_DEFAULT, touches="rope_theta", release="0.5.9")
+def scaling_in_the_new_place(it: Patient) -> None:
+    """The scaling stands in rope_parameters alone, as transformers 5 writes it."""
+    it.need(not it.is_nested and "rope_scaling" not in it.config)
+    it.config["rope_parameters"] = {
+        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128,
+        "rope_theta": it.config.pop("rope_theta"),
+    }  # fmt: skip
 
 
 # ------------------------------------------------------------------- other drafts

@@ -16,6 +16,11 @@ from contracts.header.settings import NEST, Settings
 IDS = "eagle_aux_hidden_state_layer_ids"
 SAVED = "transformer_layer_config"
 _LAYER = re.compile(r"^layers\.(\d+)\.")
+_PREFIXED = re.compile(
+    r"((?:(?!midlayer|layers)\w+\.)*)"
+    r"((?:midlayer|layers\.\d+)\..+|(?:fc|norm|input_norm|fc_norm\.\d+|embed_tokens|lm_head)\.(?:weight|bias)|d2t|t2d)"
+)
+"""Whatever a wrapper put in front of a name, and the name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,14 +109,15 @@ class Draft:
         """Whether it drafts from a part of the target's vocabulary."""
         drafted, whole = self.config.integer("draft_vocab_size"), self.config.integer("vocab_size")
         if drafted is None:
-            head = self.shape("lm_head.weight")
-            drafted = head[0] if head else None
+            rows = [shape[0] for name in ("lm_head.weight", "d2t") if (shape := self.shape(name))]
+            drafted = rows[0] if rows else None
         return drafted is not None and whole is not None and drafted < whole
 
 
 def canonical(name: str) -> str:
-    """One name for what several spellings call otherwise."""
-    bare = name.removeprefix("model.")
+    """One name for what several spellings call otherwise, those that no release reads included."""
+    match = _PREFIXED.fullmatch(name)
+    bare = match[2] if match else name.removeprefix("model.")
     return f"layers.0.{bare.removeprefix('midlayer.')}" if bare.startswith("midlayer.") else bare
 
 

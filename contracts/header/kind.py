@@ -79,7 +79,10 @@ def _either(*clues: Clue) -> Clue:
 def _is_eagle3(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> bool:
     if _mentions("eagle3")(config, tensors):
         return True
-    return any(canonical(name) == "layers.0.hidden_norm.weight" for name in tensors) or "d2t" in tensors
+    shapes = {canonical(name): tensor.shape for name, tensor in tensors.items()}
+    queries, hidden = shapes.get("layers.0.self_attn.q_proj.weight", ()), shapes.get("norm.weight", ())
+    doubled = len(queries) == 2 and len(hidden) == 1 and queries[1] == 2 * hidden[0]
+    return doubled or "layers.0.hidden_norm.weight" in shapes or "d2t" in shapes
 
 
 _CLUES: tuple[tuple[Kind, Clue], ...] = (

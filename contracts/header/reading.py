@@ -66,6 +66,8 @@ class Reading:
     release: str
     spelled: Mapping[str, Spelled] = field(repr=False)
     traits: Mapping[str, Any] = field(repr=False)
+    refusals: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """What it raised for the drafts of recipes, at whatever depth; recipes that it took are left out."""
 
     def __getitem__(self, name: str) -> Spelled:
         """What became of the spelling called `name`."""
@@ -119,14 +121,20 @@ def reading(release: str, root: Path = records.RELEASES) -> Reading:
     """
     file = records.record_file(LIBRARY, release, root)
     try:
-        traits = records.traits(LIBRARY, release, root)
+        data = records.raw(LIBRARY, release, root)
+        traits = data["traits"]
         spelled = from_trait(traits["spellings"])
+        refusals = {
+            recipe: f"{first['stage']}: {first['error']}: {first['message']}"
+            for recipe, (first, *_) in data["refusals"].items()
+        }
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise NothingRecorded(f"{file}: holds no record of {LIBRARY} {release} ({error})") from None
     return Reading(
         release=release,
         spelled={name: Spelled(name, facts) for name, facts in spelled.items()},
         traits=traits,
+        refusals=refusals,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from contracts.captures import Captures, NotCaptured, Rule
+from contracts.captures import Captures, Rule
 from contracts.causes import Cause
 from contracts.header.draft import IDS
 from contracts.header.findings import Damage, Finding
@@ -61,8 +61,8 @@ def default_states(layers: int) -> tuple[int, int, int]:
 def ids_are_said(offer: Offer) -> Iterator[Finding]:
     """config.json says which layers the draft was trained on, or its trainer has no other."""
     draft = offer.draft
-    if draft.ids or draft.ids == () or not _fuses(offer) or (draft.num_chunks or 3) != 3:
-        return  # of an empty list, and of other numbers than three, other rules speak
+    if draft.ids or draft.ids == () or not _fuses(offer):
+        return  # of an empty list another rule speaks
     if draft.needs_export:  # states that nobody wrote down
         yield _guessed(offer, Damage.UNKNOWN, f"speculators {draft.origin.release or 'of old'} wrote none")
     elif draft.origin.writer not in DEFAULT_STATES:
@@ -137,7 +137,7 @@ def target_has_these_layers(offer: Offer) -> Iterator[Finding]:
     """Every layer id names a state that the target delivers."""
     assert offer.target is not None
     ids = offer.draft.states or offer.draft.ids
-    if not ids or not _fuses(offer):
+    if not ids:
         return
     layers, shift = offer.target.num_hidden_layers, 0 if offer.draft.states else _shift(offer, ids)
     outside = [item for item in ids if not _delivered(offer, item, shift, layers)]
@@ -180,7 +180,7 @@ def ids_are_of_the_convention_that_is_read(offer: Offer) -> Iterator[Finding]:
     """Layer ids count as the release counts: an id names the output of a layer."""
     assert offer.target is not None
     draft, layers = offer.draft, offer.target.num_hidden_layers
-    if draft.states or draft.origin.writer is Writer.EXPORTED or not draft.ids or not _fuses(offer):
+    if draft.states or draft.origin.writer is Writer.EXPORTED or not draft.ids:
         return
     if tuple(draft.ids) == default_states(layers) and _shift(offer, draft.ids) == 1:
         yield Finding(
@@ -195,34 +195,14 @@ def ids_are_of_the_convention_that_is_read(offer: Offer) -> Iterator[Finding]:
         )
 
 
-@rule(Cause.WRONG_LAYERS, Cause.CAPTURE_UNKNOWN, needs_target=True, about="eagle3")
-def target_delivers_the_trained_states(offer: Offer) -> Iterator[Finding]:
-    """There are ids by which the target delivers the states that the draft was trained on."""
-    assert offer.target is not None
-    states = offer.draft.states
-    if not states or list(states) != sorted(set(states)):
-        return
-    captures = Captures.for_release(offer.reading.release)
-    try:
-        captures.ids(offer.target.architectures, states, offer.target.num_hidden_layers)
-    except NotCaptured as error:
-        if error.cause is Cause.WRONG_LAYERS:
-            yield Finding(
-                cause=error.cause,
-                damage=Damage.LOSES,
-                where=IDS,
-                expected=f"hidden states {list(states)}",
-                seen=error.what,
-            )
-
-
 @rule(Cause.WRONG_LAYERS, needs_target=True, about="eagle3")
 def defaults_are_those_of_training(offer: Offer) -> Iterator[Finding]:
     """Where no ids are given, the target's class captures what EAGLE-3 trainers train on."""
     found = _rule(offer)
     if offer.draft.ids or not _fuses(offer) or found is None or not isinstance(found.without_ids, tuple):
         return
-    if found.without_ids != default_states(LAYERS):
+    ascending = list(found.without_ids) == sorted(found.without_ids)  # else a stand-in misled the setter
+    if ascending and found.without_ids != default_states(LAYERS):
         assert offer.target is not None
         yield Finding(
             cause=Cause.WRONG_LAYERS,
@@ -258,7 +238,7 @@ def eagle_config_can_be_read(offer: Offer) -> Iterator[Finding]:
     config = offer.draft.config
     if "eagle_config" not in config or config.get("eagle_config") is not None:
         return
-    refused = offer.reading["eagle_config.null"].refused
+    refused = offer.reading.refusals.get("no_eagle_config")
     if refused:
         yield Finding(
             cause=Cause.DRAFT_REFUSED,

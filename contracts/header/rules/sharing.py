@@ -15,11 +15,11 @@ def head_is_there(offer: Offer) -> Iterator[Finding]:
     draft = offer.draft
     if "lm_head.weight" in draft.by_canonical or draft.config.flag("tie_word_embeddings"):
         return
-    said = draft.config.get("draft_vocab_size")
-    if said is None:
-        spelling = "lm_head.absent_null"
+    if draft.is_reduced:
+        spelling = "lm_head.absent"
     else:
-        spelling = "lm_head.absent" if draft.is_reduced else "lm_head.absent_full"
+        said = draft.config.get("draft_vocab_size") is not None
+        spelling = "lm_head.absent_full" if said else "lm_head.absent_null"
     spelled = offer.reading[spelling]
     if not spelled.refused and not spelled.unwritten:
         return

@@ -113,7 +113,7 @@ def head_has_the_draft_vocabulary(offer: Offer) -> Iterator[Finding]:
     said = config.integer("draft_vocab_size") or (
         config.integer("vocab_size") if "draft_vocab_size" in config else None
     )
-    if shape is None or said is None or _rows(shape) == said or config.flag("tie_word_embeddings"):
+    if shape is None or said is None or _rows(shape) == said:
         return
     yield Finding(
         cause=Cause.HEAD_ROWS,

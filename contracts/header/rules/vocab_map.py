@@ -13,7 +13,7 @@ from contracts.header.rule import Offer, rule
 SIDE_FILES = ("d2t", "t2d", "token_map", "hot_token", "freq_", "vocab_map")
 """What files with a token map are called, by a part of the name."""
 NEIGHBOURS = 10.0
-"""How many pairs of neighbouring tokens a random vocabulary has to have before their absence tells something."""
+"""Pairs of neighbours that a random vocabulary has to have before their absence tells something."""
 
 
 def targets(draft: Draft) -> list[int]:
@@ -25,8 +25,8 @@ def holds_ids(draft: Draft) -> bool:
     """Whether d2t holds target ids instead of offsets.
 
     t2d decides where it is there. Without it, values that lead outside the vocabulary as offsets and nowhere
-    twice as ids do; else the steps: offsets of an ascending map grow by zero wherever two of the target's tokens
-    stand side by side, target ids never do.
+    twice as ids do; else the steps: offsets of an ascending map grow by zero wherever two of the target's
+    tokens stand side by side, target ids never do.
     """
     d2t, size = draft.d2t, draft.config.integer("vocab_size")
     if not d2t or size is None:
