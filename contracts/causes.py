@@ -51,6 +51,11 @@ class Cause(StrEnum):
         "This checkpoint is no EAGLE-3 draft.",
         "Serve it by the algorithm that it was made for.",
     )
+    NOT_LOOKED_INTO = (
+        "not-looked-into",
+        "How a draft with such layers is read is not recorded, so its headers tell little.",
+        "Serve it and measure: contracts acceptance.",
+    )
     CLASS_UNKNOWN = (
         "draft-class-unknown",
         "config.json names a class that runs no EAGLE-3 draft in this release.",

@@ -248,6 +248,16 @@ def unknown(seen: Seen) -> Told:
     return Consequence.SILENT, "the surface changed here, and no rule says what that means", "Look at it."
 
 
+def _algorithms(seen: Seen) -> Told:
+    if seen.before is not ABSENT and seen.before:
+        return (
+            Consequence.LOUD,
+            f"no server runs {', '.join(seen.before)} any more",
+            "Stay on the old release.",
+        )
+    return Consequence.NONE, f"a server can be told {', '.join(seen.after)}", KEEP
+
+
 def _spelling(seen: Seen) -> Told:
     """Of a draft that is written in another way: whether it is refused, and how it is understood."""
     name = seen.path.removeprefix("spellings.").rpartition(".refused")[0]
@@ -289,5 +299,6 @@ RULES: Mapping[str, tuple[str, Rule]] = {
     "draft_classes": ("config", _draft_classes),
     "requires_python": ("options", _python),
     "spellings": ("spellings", _spelling),
+    "algorithms": ("options", _algorithms),
 }
 """By the first part of a path: the term of the interface, and the rule for it."""

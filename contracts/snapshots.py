@@ -33,6 +33,7 @@ MEANINGS = {
     "types": "a type of draft came or went",
     "spellings": "a draft that is written in this way is understood otherwise",
     "draft_classes": "a class that runs EAGLE-3 drafts came or went",
+    "algorithms": "an algorithm of speculation came or went",
     "requires_python": "the release installs on other versions of Python",
     "architecture": "another class saves or runs the draft; code that names the class has to follow",
     "algorithm": "drafts already trained are run by another speculative algorithm, or named for another",

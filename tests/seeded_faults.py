@@ -672,6 +672,7 @@ def scaling_of_an_unknown_type(it: Patient) -> None:
 @fault(Cause.LENGTH_SHORT, touches="length")
 def too_few_positions(it: Patient) -> None:
     """max_position_embeddings is below the target's context."""
+    it.need(not it.is_nested)  # export states the target's
     it.layer["max_position_embeddings"] = 256
 
 
@@ -715,12 +716,14 @@ def another_activation(it: Patient) -> None:
 @fault(Cause.DTYPE_DIFFERS, touches="dtype")
 def another_dtype(it: Patient) -> None:
     """config.json states float16, and the target is bfloat16."""
+    it.need(not it.is_nested)  # export states the target's
     it.config["torch_dtype"] = "float16"
 
 
 @fault(Cause.DTYPE_DIFFERS, touches="dtype")
 def dtype_unsaid(it: Patient) -> None:
     """config.json states no dtype."""
+    it.need(not it.is_nested)  # export states the target's
     del it.config["torch_dtype"]
 
 
@@ -793,9 +796,24 @@ def narrow_draft_without_embedding(it: Patient) -> None:
         del it.tensors[name]
 
 
+@fault(Cause.LAYER_OUT_OF_RANGE, Cause.IDS_GUESSED, touches="target_depth ids")
+def shallow_target(it: Patient) -> None:
+    """There are no ids, and the target is too shallow for defaults."""
+    it.need(not it.is_nested and not it.config.get(NEST, {}).get(IDS))
+    it.target["num_hidden_layers"] = 4
+
+
+@fault(Cause.RESIDUAL_BEFORE_NORM, touches="residual")
+def residual_unsaid(it: Patient) -> None:
+    """speculators' config.json does not say whether the residual is normed."""
+    it.need(it.is_nested)
+    del it.config["norm_before_residual"]
+
+
 @fault(Cause.QUANTIZATION, touches="quantization down_proj mlp")
 def quantized(it: Patient) -> None:
     """The draft is quantised, which nobody judges from headers."""
+    it.put("layers.0.mlp.down_proj.weight_scale", weight(1))
     it.config["quantization_config"] = {"quant_method": "fp8"}
     name = it.name("layers.0.mlp.down_proj.weight")
     it.tensors[name] = weight(*it.tensors[name].shape, dtype="F8_E4M3")
@@ -851,6 +869,16 @@ _other_kind(
     "A DFlash draft.",
     lambda it: it.config.update(architectures=["DFlashDraftModel"], dflash_config={"target_layer_ids": [1]}),
 )
+
+
+@fault(Cause.NOT_LOOKED_INTO, Cause.IDS_GUESSED, touches="kind class")
+def latent_attention(it: Patient) -> None:
+    """A draft with latent attention, of which nobody recorded how it is read."""
+    it.need(not it.is_nested)
+    it.config["architectures"] = ["Eagle3DeepseekV2ForCausalLM"]
+    it.put("layers.0.self_attn.kv_a_proj_with_mqa.weight", weight(24, 2 * HIDDEN))
+
+
 _other_kind(
     "dspark_draft", "A DSpark draft.", lambda it: it.put("markov_head.weight", weight(HIDDEN, HIDDEN))
 )

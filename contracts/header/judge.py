@@ -71,9 +71,9 @@ def _skipped(draft: Draft, target: ServedTarget | None) -> dict[str, str]:
 
 def _why_not(rule: Rule, kind: Kind, target: ServedTarget | None) -> str | None:
     if rule.about == "eagle3" and kind not in (Kind.EAGLE3, Kind.EAGLE3_MLA):
-        return f"they are about EAGLE-3 drafts, and this is a {kind} model"
+        return f"they are about EAGLE-3 drafts, and this is a {kind}"
     if rule.about == "llama" and kind is not Kind.EAGLE3:
-        return f"they are about EAGLE-3 drafts with the layers of Llama, and this is a {kind} model"
+        return f"they are about EAGLE-3 drafts with the layers of Llama, and this is a {kind}"
     if rule.needs_target and target is None:
         return "they need the target's config.json (--target)"
     return None

@@ -12,17 +12,17 @@ from contracts.header.draft import Draft, canonical
 
 
 class Kind(StrEnum):
-    """Draft models, by the algorithm that they are made for."""
+    """What a checkpoint may hold, in the words of reports."""
 
-    EAGLE3 = "EAGLE-3"
-    EAGLE3_MLA = "EAGLE-3 with latent attention"
-    EAGLE = "EAGLE"
-    DFLASH = "DFlash"
-    DSPARK = "DSpark"
-    P_EAGLE = "P-EAGLE"
-    MTP = "MTP"
-    MEDUSA = "Medusa"
-    XPRESS = "Xpress"
+    EAGLE3 = "EAGLE-3 draft"
+    EAGLE3_MLA = "EAGLE-3 draft with latent attention"
+    EAGLE = "EAGLE draft"
+    DFLASH = "DFlash draft"
+    DSPARK = "DSpark draft"
+    P_EAGLE = "P-EAGLE draft"
+    MTP = "MTP layer"
+    MEDUSA = "Medusa draft"
+    XPRESS = "Xpress draft"
     LANGUAGE_MODEL = "language model"
 
 

@@ -33,6 +33,7 @@ def observe(case: dict[str, Any]) -> DraftFacts:
         "requires_python": metadata.metadata("sglang")["Requires-Python"],
         "targets": sglang_captures.shifts(),
         "draft_classes": _draft_classes(),
+        "algorithms": _algorithms(),
     }
     Path(case["release"]).write_text(json.dumps(traits))
     return DraftFacts()
@@ -43,6 +44,13 @@ def _draft_classes() -> list[str]:
     from sglang.srt.models.registry import ModelRegistry
 
     return sorted(name for name in ModelRegistry.models if "eagle3" in name.lower())
+
+
+def _algorithms() -> list[str]:
+    """Speculative algorithms that the server can be told."""
+    from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
+
+    return sorted(name for name in SpeculativeAlgorithm.__members__ if name != "NONE")
 
 
 def _options() -> list[str]:

@@ -27,7 +27,7 @@ def draft_is_for_eagle3(offer: Offer) -> Iterator[Finding]:
         damage=Damage.COLLAPSES if runs else Damage.FAILS,
         where="the checkpoint",
         expected="an EAGLE-3 draft",
-        seen=f"a {kind} model",
+        seen=f"a {kind}",
         consequence=f"with {FLAG} EAGLE3 " + ("it drafts nonsense" if runs else "the server does not start"),
         fix=f"Serve it by what it is for: {_served_by(kind, offer)}.",
     )
@@ -41,7 +41,21 @@ def _served_by(kind: Kind, offer: Offer) -> str:
     return f"{release} has nothing for it; {served.otherwise}" if served.otherwise else f"not in {release}"
 
 
-@rule(Cause.ALGORITHM_DIFFERS)
+@rule(Cause.NOT_LOOKED_INTO, about="any")
+def layers_are_of_a_kind_that_is_looked_into(offer: Offer) -> Iterator[Finding]:
+    """The draft's layers are Llama's, of which it is recorded how every release reads them."""
+    if kind_of(offer.draft) is Kind.EAGLE3_MLA:
+        yield Finding(
+            cause=Cause.NOT_LOOKED_INTO,
+            damage=Damage.UNKNOWN,
+            where="self_attn",
+            expected="the attention of Llama",
+            seen="latent attention (MLA), as in DeepSeek's and Kimi's drafts",
+            consequence="names, shapes and norms were not judged; vocabulary map and layer ids were",
+        )
+
+
+@rule(Cause.ALGORITHM_DIFFERS, about="eagle3")
 def server_runs_that_algorithm(offer: Offer) -> Iterator[Finding]:
     """The server is told the algorithm that the draft is for."""
     told = _told(offer.server_args)

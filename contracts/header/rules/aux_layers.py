@@ -139,33 +139,48 @@ def target_has_these_layers(offer: Offer) -> Iterator[Finding]:
     ids = offer.draft.states or offer.draft.ids
     if not ids:
         return
-    layers, shift = offer.target.num_hidden_layers, 0 if offer.draft.states else _shift(offer, ids)
-    outside = [item for item in ids if not _delivered(offer, item, shift, layers)]
+    layers = offer.target.num_hidden_layers
+    lowest = 0 if offer.reading["ids.embeddings"].states[:1] == (0,) else 1
+    states = ids if offer.draft.states else states_of(offer, ids)
+    outside = [(item, state) for item, state in zip(ids, states, strict=True) if not lowest <= state < layers]
     if outside:
+        item, state = outside[0]
+        last = state == layers and not _is_llama(
+            offer
+        )  # some classes deliver it, and their setters do not tell
         yield Finding(
             cause=Cause.LAYER_OUT_OF_RANGE,
-            damage=Damage.FAILS,
+            damage=Damage.UNKNOWN if last else Damage.FAILS,
             where=IDS,
-            expected=f"ids of a target of {layers} layers, at most {layers - 1 - shift}",
-            seen=str(outside[0]),
-            consequence="the state is never captured, and the first batch fails for want of it",
+            expected=f"hidden states {lowest} to {layers - 1} of a target of {layers} layers",
+            seen=f"id {item}, which is hidden state {state}",
+            consequence="few classes deliver the last hidden state; see that the server starts"
+            if last
+            else "the state is never captured, and the first batch fails for want of it",
         )
 
 
-def _delivered(offer: Offer, layer_id: int, shift: int, layers: int) -> bool:
-    state = layer_id + shift
-    if state == layers:
-        rule = _rule(offer)
-        last = rule.with_the_last if rule else None
-        return last is not None and layer_id + last == layers and last == 0
-    return (offer.reading["ids.embeddings"].states[:1] == (0,) and state == 0) or 0 < state < layers
+def _is_llama(offer: Offer) -> bool:
+    """Whether the target captures as Llama does, which is recorded not to deliver the last state."""
+    found = _rule(offer)
+    return found is None or found.setter == "llama.LlamaForCausalLM"
+
+
+def states_of(offer: Offer, ids: Sequence[int]) -> tuple[int, ...]:
+    """Hidden-state indices that ids name to the target's class."""
+    assert offer.target is not None
+    found = _rule(offer)
+    with_the_last = found.with_the_last if found and offer.target.num_hidden_layers in ids else None
+    shift = _shift(offer, ids) if with_the_last is None else with_the_last
+    return tuple(item + shift for item in ids)
 
 
 def _rule(offer: Offer) -> Rule | None:
     if offer.target is None:
         return None
     rules = Captures.for_release(offer.reading.release).rules
-    return next((rules[name] for name in offer.target.architectures if name in rules), None)
+    known = (rules[name] for name in offer.target.architectures if name in rules)
+    return next((rule for rule in known if rule.usual is not None), None)  # a wrapper says nothing of itself
 
 
 def _shift(offer: Offer, ids: Sequence[int]) -> int:
@@ -212,6 +227,25 @@ def defaults_are_those_of_training(offer: Offer) -> Iterator[Finding]:
             seen=f"{offer.target.architectures[0]} delivers {list(found.without_ids)} without ids",
             fix=f"Write the ids of training to {NESTED}.",
         )
+
+
+@rule(Cause.LAYER_OUT_OF_RANGE, needs_target=True, about="eagle3")
+def defaults_are_states_of_the_target(offer: Offer) -> Iterator[Finding]:
+    """Where no ids are given, the target is deep enough for the defaults."""
+    assert offer.target is not None
+    layers = offer.target.num_hidden_layers
+    states = default_states(layers)
+    if offer.draft.ids or not _fuses(offer) or 0 < states[0] < states[1] < states[2]:
+        return
+    yield Finding(
+        cause=Cause.LAYER_OUT_OF_RANGE,
+        damage=Damage.FAILS,
+        where=NESTED,
+        expected="the ids of training, as the target is too shallow for defaults",
+        seen=f"none, which means hidden states {list(states)} of {layers} layers",
+        consequence="fewer states are captured than fc takes, and the first batch fails",
+        fix=f"Write the ids of training to {NESTED}.",
+    )
 
 
 @rule(Cause.FC_SKIPPED, about="eagle3")

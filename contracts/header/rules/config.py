@@ -11,7 +11,8 @@ from contracts.header.kind import Kind, kind_of
 from contracts.header.reading import LIBRARY
 from contracts.header.rule import Offer, rule
 
-LLAMA_CLASS = "LlamaForCausalLMEagle3"
+CLASSES = {Kind.EAGLE3: "LlamaForCausalLMEagle3", Kind.EAGLE3_MLA: "Eagle3DeepseekV2ForCausalLM"}
+"""The class of sglang's that runs each kind of draft."""
 KNOWN_MODEL_TYPES = ("llama", "qwen3", "llama4_text")
 
 
@@ -33,12 +34,12 @@ def format_is_one_that_is_read(offer: Offer) -> Iterator[Finding]:
     )
 
 
-@rule(Cause.CLASS_UNKNOWN)
+@rule(Cause.CLASS_UNKNOWN, about="eagle3")
 def class_runs_eagle3(offer: Offer) -> Iterator[Finding]:
     """Architectures names a class that runs EAGLE-3 drafts in this release."""
     named, known = offer.draft.architecture, offer.reading.draft_classes
-    due = known[0] if kind_of(offer.draft) is Kind.EAGLE3_MLA else LLAMA_CLASS
-    if named in known and named == due:
+    due = CLASSES[kind_of(offer.draft)]
+    if named == due and due in known:
         return
     yield Finding(
         cause=Cause.CLASS_UNKNOWN,

@@ -12,6 +12,8 @@ from contracts.header.findings import Damage, Finding
 from contracts.header.rule import Offer, rule
 
 MAPS = ("d2t", "t2d")
+OF_QUANTISATION = ("_scale", ".scale", "scale_inv", "_packed", "_zero_point", "_shape", "_g_idx")
+"""Endings of what a quantised weight has beside itself."""
 
 
 def stated(draft: Draft) -> str | None:
@@ -32,6 +34,8 @@ def stored(draft: Draft) -> str | None:
 def dtype_is_that_of_the_target(offer: Offer) -> Iterator[Finding]:
     """The draft is computed in what its target is computed in."""
     assert offer.target is not None
+    if offer.draft.needs_export:
+        return  # export states the target's
     said, its = stated(offer.draft), offer.target.dtype
     computed = (offer.reading["dtype.other"].facts.get("compute") or {}).get("draft")
     if (
@@ -55,6 +59,8 @@ def dtype_is_that_of_the_target(offer: Offer) -> Iterator[Finding]:
 def dtype_is_that_of_the_weights(offer: Offer) -> Iterator[Finding]:
     """config.json states the dtype that the weights are stored in."""
     said, held = stated(offer.draft), stored(offer.draft)
+    if offer.draft.needs_export:
+        return  # export states the target's
     if held not in DTYPES or said == DTYPES[held] or (offer.target and said == offer.target.dtype):
         return
     yield Finding(
@@ -99,8 +105,7 @@ def _quantised(draft: Draft) -> list[str]:
     return [
         name
         for name, tensor in draft.tensors.items()
-        if not name.endswith(MAPS)
-        and (tensor.dtype not in DTYPES or name.endswith(("_scale", "_packed", "scale_inv")))
+        if not name.endswith(MAPS) and (tensor.dtype not in DTYPES or name.endswith(OF_QUANTISATION))
     ]
 
 

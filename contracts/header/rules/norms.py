@@ -87,6 +87,22 @@ def _first_with(flag: str) -> str | None:
     return first
 
 
+@rule(Cause.RESIDUAL_BEFORE_NORM)
+def residual_is_said(offer: Offer) -> Iterator[Finding]:
+    """A config.json of speculators says whether the residual is normed, as readers differ about silence."""
+    if not offer.draft.needs_export or "norm_before_residual" in offer.draft.raw:
+        return
+    yield Finding(
+        cause=Cause.RESIDUAL_BEFORE_NORM,
+        damage=Damage.UNKNOWN,
+        where="norm_before_residual",
+        expected="true or false, as trained",
+        seen="nothing",
+        consequence="speculators and its export read that as false, vLLM as true",
+        fix='Write "norm_before_residual" to config.json, as the draft was trained.',
+    )
+
+
 @rule(Cause.INPUT_NORM_MISSING, Cause.FC_NORM_MISSING)
 def norms_with_weights_are_switched_on(offer: Offer) -> Iterator[Finding]:
     """Every norm that has weights is switched on in config.json."""

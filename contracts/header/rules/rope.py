@@ -200,7 +200,7 @@ def context_is_as_long_as_the_target(offer: Offer) -> Iterator[Finding]:
     """The draft states no fewer positions than its target's context has."""
     assert offer.target is not None
     own, its = offer.draft.config.integer("max_position_embeddings"), offer.target.context_length
-    if own is None or own >= its:
+    if own is None or own >= its or offer.draft.needs_export:  # export states the target's
         return
     refused = offer.reading["max_position_embeddings.short"].refused
     yield Finding(

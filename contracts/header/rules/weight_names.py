@@ -9,6 +9,7 @@ from contracts.header.draft import Draft, canonical, layer_of
 from contracts.header.findings import Damage, Finding
 from contracts.header.reading import Reading, pattern
 from contracts.header.rule import Offer, rule
+from contracts.header.rules.dtypes import OF_QUANTISATION
 from contracts.spellings import TENSORS
 
 SAY_NOTHING = ("t2d", "rotary_emb.inv_freq")
@@ -28,7 +29,9 @@ def every_tensor_is_read(offer: Offer) -> Iterator[Finding]:
     """The loader reads every tensor that the draft has."""
     dropped: dict[Cause, list[str]] = {}
     for name in unread(offer.draft, offer.reading):
-        if not canonical(name).startswith(OF_NORMS):
+        bare = canonical(name)
+        scale = bare.endswith(OF_QUANTISATION) and not bare.startswith("fc.")  # fc is never quantised
+        if not scale and not bare.startswith(OF_NORMS):
             dropped.setdefault(_why(name), []).append(name)
     for cause, names in dropped.items():
         yield Finding(
