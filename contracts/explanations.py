@@ -466,7 +466,7 @@ EXPLANATIONS: Mapping[Cause, Explanation] = {
     ),
     Cause.TENSOR_DROPPED: Explanation(
         why=(
-            "sglang's loader looks each tensor up by its name, with and without model. in front, and goes "
+            "sglang's loader looks each tensor up by its name, as it is and with model. in front, and goes "
             "on without a log line if there is no such parameter. Names of another library, layers beyond "
             "num_hidden_layers, and biases and norms that the class does not have are lost in this way. "
             "Depths header and load see it."
@@ -474,7 +474,7 @@ EXPLANATIONS: Mapping[Cause, Explanation] = {
         symptom="Silent: fewer draft tokens are accepted, or next to none if the tensor was a large one.",
         confirm=(
             "List the names. What sglang reads is fc, norm, lm_head, embed_tokens, d2t, and midlayer.* "
-            "(since 0.5.12 layers.N.* too), each with or without model. in front." + _shapes()
+            "(since 0.5.12 layers.N.* too); all but lm_head may have model. in front." + _shapes()
         ),
     ),
     Cause.PARAMETER_UNWRITTEN: Explanation(

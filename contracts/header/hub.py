@@ -13,6 +13,8 @@ from contracts.places import CheckpointError
 
 TIMEOUT = "10"
 """Seconds that the hub may take for one answer, unless HF_HUB_DOWNLOAD_TIMEOUT says otherwise."""
+HEAD = 2**16
+"""Bytes at the beginning of a file that are asked for at once."""
 
 
 @dataclass(frozen=True)
@@ -60,16 +62,28 @@ class Repository:
         return self._sizes[name]
 
     def read(self, name: str, offset: int, length: int) -> bytes:
-        """A piece of a file, by one request."""
+        """A piece of a file, by one request; what lies at its beginning is kept."""
         end = min(offset + length, self.size(name))
-        if end <= offset:
+        if name not in self._heads:
+            self._heads[name] = self._fetch(
+                name, 0, min(max(end, HEAD) if offset < HEAD else HEAD, self.size(name))
+            )
+        head = self._heads[name]
+        return head[offset:end] if end <= len(head) else self._fetch(name, offset, end)
+
+    @cached_property
+    def _heads(self) -> dict[str, bytes]:
+        """The first bytes of each file that was read: its length prefix, and the header of most drafts."""
+        return {}
+
+    def _fetch(self, name: str, start: int, end: int) -> bytes:
+        if end <= start:
             return b""
         with _in_one_line(self.label(name)):
-            data: bytes = self._system.cat_file(self.label(name), start=offset, end=end)
-        if len(data) > end - offset:
-            raise CheckpointError(
-                f"{self.label(name)}: the hub does not serve pieces of files; download it first"
-            )
+            data: bytes = self._system.cat_file(self.label(name), start=start, end=end, cache_type="none")
+        if len(data) > end - start:
+            told = "the hub does not serve pieces of files; download it first"
+            raise CheckpointError(f"{self.label(name)}: {told}")
         return data
 
 
@@ -77,33 +91,42 @@ class Repository:
 def _in_one_line(what: str) -> Iterator[None]:
     """Say in one line why the hub did not answer."""
     from huggingface_hub import constants
+    from huggingface_hub.errors import OfflineModeIsEnabled
+
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except OfflineModeIsEnabled:
+        told = "HF_HUB_OFFLINE is set; unset it, or give a folder"
+    except Exception as error:  # whatever the hub's library or its HTTP library raises
+        told = _why(error) or f"the hub at {constants.ENDPOINT} does not answer ({type(error).__name__})"
+    else:
+        return
+    raise CheckpointError(f"{what}: {told}")
+
+
+def _why(error: BaseException | None) -> str | None:
+    """Why the hub refused, by what stands behind an exception; None if it never answered."""
+    from huggingface_hub import constants
     from huggingface_hub.errors import (
         GatedRepoError,
         HfHubHTTPError,
-        OfflineModeIsEnabled,
         RepositoryNotFoundError,
         RevisionNotFoundError,
     )
 
-    try:
-        yield
-    except GatedRepoError:
-        told = "the repository is gated; accept its terms on the hub and log in (hf auth login)"
-    except RepositoryNotFoundError:
-        told = "no such repository, or a private one; see the name, or log in (hf auth login)"
-    except RevisionNotFoundError:
-        told = "no such revision; see the branches and tags of the repository"
-    except OfflineModeIsEnabled:
-        told = "HF_HUB_OFFLINE is set; unset it, or give a folder"
-    except FileNotFoundError:
-        told = "no such repository, revision or file"
-    except HfHubHTTPError as error:
-        status = getattr(error.response, "status_code", "?")
-        told = f"the hub at {constants.ENDPOINT} answered with status {status}; try again later"
-    except CheckpointError:
-        raise
-    except Exception as error:  # whatever its HTTP library raises
-        told = f"the hub at {constants.ENDPOINT} does not answer ({type(error).__name__}); see the network"
-    else:
-        return
-    raise CheckpointError(f"{what}: {told}")
+    while error is not None:
+        if isinstance(error, GatedRepoError):
+            return "the repository is gated; accept its terms on the hub and log in (hf auth login)"
+        if isinstance(error, RepositoryNotFoundError):
+            return "no such repository, or a private one; see the name, or log in (hf auth login)"
+        if isinstance(error, RevisionNotFoundError):
+            return "no such revision; see the branches and tags of the repository"
+        if isinstance(error, HfHubHTTPError):
+            status = getattr(error.response, "status_code", "?")
+            return f"the hub at {constants.ENDPOINT} answered with status {status}; try again later"
+        if isinstance(error, FileNotFoundError) and error.__cause__ is None:
+            return "no such repository, revision or file"
+        error = error.__cause__
+    return None

@@ -20,6 +20,9 @@ CAPABILITIES: Mapping[str, Capability] = {
     "own-layers": Capability(
         since="0.5.8", why="a CPU without AMX runs sglang's own layers; before, they were imported from vllm"
     ),
+    "algorithms-listed": Capability(
+        since="0.5.8", why="speculative algorithms are an enumeration; before, a registry of their own"
+    ),
     "quantization-without-mapping": Capability(
         since="0.5.9", why="model_loader.loader looks up the packed modules itself; before, it was given them"
     ),

@@ -50,7 +50,9 @@ def _algorithms() -> list[str]:
     """Speculative algorithms that the server can be told."""
     from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 
-    return sorted(name for name in SpeculativeAlgorithm.__members__ if name != "NONE")
+    listed = sglang_release.has("algorithms-listed")
+    known = SpeculativeAlgorithm.__members__ if listed else SpeculativeAlgorithm._registry_by_name
+    return sorted({algorithm.name for algorithm in known.values()} - {"NONE"})
 
 
 def _options() -> list[str]:
