@@ -1,4 +1,4 @@
-"""The command line. Thin: each command is a module of its own.
+"""The command line. Thin: each command is a module of its own, imported when it is used.
 
 Exit statuses: 0 done and as promised, 1 not (a draft that cannot be expressed, an accept length too low), 2
 bad input, a full disk or a server that cannot be measured, 130 interrupted.
@@ -6,34 +6,52 @@ bad input, a full disk or a server that cannot be measured, 130 interrupted.
 
 from __future__ import annotations
 
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from contracts import (
-    __version__,
-    acceptance_command,
-    check_command,
-    diff_command,
-    export_command,
-    matrix_command,
-    prepare_command,
-    provision_command,
-)
+from contracts import __version__
+
+COMMANDS = {
+    "check": ("contracts.check_command", "check"),
+    "export": ("contracts.export_command", "export_draft"),
+    "acceptance": ("contracts.acceptance_command", "acceptance"),
+    "diff": ("contracts.diff_command", "diff"),
+    "provision": ("contracts.provision_command", "provision"),
+    "matrix": ("contracts.matrix_command", "matrix"),
+    "prepare": ("contracts.prepare_command", "prepare"),
+}
+"""Name of each command, in the order of --help: its module, and the function there."""
+SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
+
+
+class Commands(TyperGroup):
+    """The commands, each imported when it is asked for: a check starts in a quarter of a second."""
+
+    def list_commands(self, _: Any) -> list[str]:
+        """Names of all commands."""
+        return list(COMMANDS)
+
+    def get_command(self, _: Any, cmd_name: str) -> Any:
+        """A command; None if there is none of this name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, function = COMMANDS[cmd_name]
+        loaded = import_module(module)
+        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, context_settings=SETTINGS)
+        alone.command(cmd_name, epilog=loaded.EXAMPLES)(getattr(loaded, function))
+        return typer.main.get_command(alone)
+
 
 app = typer.Typer(
     name="contracts",
+    cls=Commands,
     add_completion=False,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=SETTINGS,
 )
-app.command("check", epilog=check_command.EXAMPLES)(check_command.check)
-app.command("export", epilog=export_command.EXAMPLES)(export_command.export_draft)
-app.command("acceptance", epilog=acceptance_command.EXAMPLES)(acceptance_command.acceptance)
-app.command("diff", epilog=diff_command.EXAMPLES)(diff_command.diff)
-app.command("provision", epilog=provision_command.EXAMPLES)(provision_command.provision)
-app.command("matrix", epilog=matrix_command.EXAMPLES)(matrix_command.matrix)
-app.command("prepare", epilog=prepare_command.EXAMPLES)(prepare_command.prepare)
 
 Version = Annotated[bool, typer.Option("--version", help="Show the version and leave.", is_eager=True)]
 

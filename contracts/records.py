@@ -26,8 +26,6 @@ from contracts.facts import LIBRARIES, DraftFacts, Refusal
 from contracts.placing import write_whole
 
 RELEASES = Path(__file__).parent / "releases"
-_FACTS = TypeAdapter(DraftFacts)
-_REFUSALS = TypeAdapter(tuple[Refusal, ...])
 FORMAT = 2
 """Number of the records' format."""
 LIKE = "like"
@@ -87,6 +85,17 @@ def check_supported(library: str, version: str) -> None:
         raise UnsupportedRelease(f"{library} {version!r} is not a release number; {names}") from None
     if installed < Version(entry.oldest):
         raise UnsupportedRelease(f"{library} {version} is older than {entry.oldest}; {names}")
+
+
+@cache
+def _facts() -> TypeAdapter[DraftFacts]:
+    """Built when it is needed: that takes a while."""
+    return TypeAdapter(DraftFacts)
+
+
+@cache
+def _refusals() -> TypeAdapter[tuple[Refusal, ...]]:
+    return TypeAdapter(tuple[Refusal, ...])
 
 
 def record_file(library: str, release: str, root: Path | None = None) -> Path:
@@ -168,15 +177,15 @@ def parse(text: str) -> Record:
         library=data["library"],
         release=data["release"],
         packages=data["packages"],
-        facts={name: _FACTS.validate_python(item) for name, item in facts.items()},
-        refusals={name: _REFUSALS.validate_python(items) for name, items in data["refusals"].items()},
+        facts={name: _facts().validate_python(item) for name, item in facts.items()},
+        refusals={name: _refusals().validate_python(items) for name, items in data["refusals"].items()},
         traits=data["traits"],
     )
 
 
 def as_text(record: Record) -> str:
     """The stable text of a record: keys sorted, one leaf a line; recipes as differences from `plain`."""
-    plain = {name: json.loads(_FACTS.dump_json(facts)) for name, facts in record.facts.items()}
+    plain = {name: json.loads(_facts().dump_json(facts)) for name, facts in record.facts.items()}
     plain = {name: _rounded(item) for name, item in plain.items()}
     base = BASE if BASE in plain else next(iter(sorted(plain)), None)
     recipes = {
@@ -184,7 +193,7 @@ def as_text(record: Record) -> str:
         for name, item in plain.items()
     }
     refusals = {
-        name: json.loads(_REFUSALS.dump_json(items)) for name, items in record.refusals.items() if items
+        name: json.loads(_refusals().dump_json(items)) for name, items in record.refusals.items() if items
     }
     return (
         _layout(
@@ -229,12 +238,12 @@ def flatten(data: Any, path: str = "") -> dict[str, Any]:
 
 def as_json(facts: DraftFacts) -> str:
     """The stable text of recorded facts: keys sorted, one leaf per line, newline at the end."""
-    return _layout(json.loads(_FACTS.dump_json(facts))) + "\n"
+    return _layout(json.loads(_facts().dump_json(facts))) + "\n"
 
 
 def from_json(text: str | bytes) -> DraftFacts:
     """The facts that `as_json` wrote; a field that was added since has its default."""
-    return _FACTS.validate_json(text)
+    return _facts().validate_json(text)
 
 
 def _rounded(value: Any) -> Any:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from contracts import deltas
 from contracts.facts import CaseResult, to_json
-from contracts.kept import Case
 from contracts.spellings import SPELLINGS
+
+if TYPE_CHECKING:
+    from contracts.kept import Case
 
 BASE = "plain"
 REFUSED = "refused"
