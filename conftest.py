@@ -1,3 +1,1 @@
-"""The project's own tests use pytester; the contracts come with the installed plugin."""
-
-pytest_plugins = ["pytester"]
+"""Nothing to configure: the contracts come with the installed plugin, pytester with pyproject.toml."""

@@ -83,7 +83,7 @@ class Cause(StrEnum):
     )
     MAP_LENGTH = (
         "vocab-map-length",
-        "d2t has another number of entries than the draft has tokens.",
+        "A vocabulary map has another number of entries than there are tokens.",
         "Save d2t and lm_head.weight from the same training run.",
     )
     MAP_EMPTY = (
@@ -257,8 +257,8 @@ class Cause(StrEnum):
     )
     HEAD_REPLACED = (
         "head-replaced",
-        "The serving side scores with the target's output head, not with the draft's own.",
-        "State draft_vocab_size in config.json, so that the draft keeps its own head.",
+        "The serving side scores with another output head than the draft's own: the target's, as a rule.",
+        "State draft_vocab_size and tie_word_embeddings: false in config.json; then the draft keeps its own.",
     )
     NORM_DIFFERS = (
         "norm-differs",
@@ -288,7 +288,7 @@ class Cause(StrEnum):
     ROPE_AMPLITUDE = (
         "rope-amplitude-differs",
         "The rotary embedding is scaled by another factor.",
-        "Give the scaling's attention_factor explicitly.",
+        "Write both spellings, rope_parameters and rope_scaling (export does).",
     )
     SCALE_DIFFERS = (
         "scale-differs",
@@ -429,7 +429,7 @@ class Cause(StrEnum):
     FINAL_NORM_MISSING = (
         "final-norm-missing",
         "The output head reads the state before the final norm.",
-        "Save the tensor norm.weight under the name that this release reads.",
+        "A defect of the draft's class; report it upstream.",
     )
     FEEDBACK_LATE = (
         "feedback-one-step-late",
@@ -439,7 +439,7 @@ class Cause(StrEnum):
     POSITIONS_LATE = (
         "positions-one-late",
         "The first chained step is one position too far from the prompt.",
-        "Serve with sglang >= 0.5.12; 0.5.6.post2 to 0.5.9 count one too many.",
+        "Serve with sglang >= 0.5.12; 0.5.6.post2 to 0.5.11 count one too many.",
     )
     POSITIONS_STANDING = (
         "positions-standing",
@@ -465,7 +465,7 @@ class Cause(StrEnum):
     MAP_ABSOLUTE = (
         "d2t-read-as-absolute",
         "d2t holds offsets and is read as target token ids.",
-        "Store d2t as offsets (target id minus draft id), which is what both libraries read.",
+        "A defect of whatever reads it: sglang reads offsets. Report it upstream.",
     )
     MAP_HOLDS_IDS = (
         "d2t-holds-ids",

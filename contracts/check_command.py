@@ -8,10 +8,9 @@ from typing import Annotated
 
 import typer
 
-from contracts import records
-from contracts.header import judge, sources, views
+from contracts.header import api, views
 from contracts.header.findings import Verdict
-from contracts.header.reading import LIBRARY, NothingRecorded
+from contracts.header.reading import NothingRecorded
 from contracts.header.report import Report
 from contracts.places import CheckpointError
 from contracts.records import UnsupportedRelease
@@ -91,27 +90,10 @@ def check(
 def make_report(draft: str, target: str | None, release: str | None, server_args: str) -> Report:
     """The report that options ask for; what is wrong with them ends the command."""
     try:
-        releases, asked_for = _releases(release)
-        return judge.judge(
-            sources.read_draft(draft),
-            None if target is None else sources.read_target(target),
-            releases,
-            server_args=shlex.split(server_args),
-            asked_for=asked_for,
-        )
-    except (CheckpointError, UnsupportedRelease, NothingRecorded) as error:
-        fail(str(error))
+        words = shlex.split(server_args)
     except ValueError as error:  # quotes that do not close
         fail(f"--server-args {server_args!r}: {error}")
-
-
-def _releases(wanted: str | None) -> tuple[list[str], str | None]:
-    if wanted not in (None, "installed"):
-        assert wanted is not None
-        return judge.choose(wanted)
-    found = judge.installed()
-    if found is None and wanted == "installed":
-        raise UnsupportedRelease(
-            f"--for installed: {LIBRARY} is not installed beside this command; name a release, or all"
-        )
-    return judge.exactly(found or records.recorded_releases(LIBRARY)[-1])
+    try:
+        return api.check(draft, target=target, serving=release, server_args=words)
+    except (CheckpointError, UnsupportedRelease, NothingRecorded) as error:
+        fail(str(error))

@@ -16,6 +16,8 @@ from contracts import __version__
 
 COMMANDS = {
     "check": ("contracts.check_command", "check"),
+    "explain": ("contracts.explain_command", "explain"),
+    "gate": ("contracts.gate_command", "verdicts"),
     "export": ("contracts.export_command", "export_draft"),
     "acceptance": ("contracts.acceptance_command", "acceptance"),
     "diff": ("contracts.diff_command", "diff"),

@@ -24,6 +24,7 @@ from contracts.handoff import NotRun, ProbeFailed
 from contracts.known import Entry, Known, KnownError
 from contracts.outcome import FAILING, SEVERITY, Outcome, Verdict, unaccounted
 from contracts.placing import write_whole
+from contracts.plugin import DRAFT_CONTRACTS, MARK
 from contracts.report import environment, explain
 from contracts.sides import BadInterpreter, CacheUnavailable, make_folder
 from contracts.terminal import EXIT_BROKEN, EXIT_ERROR, EXIT_NOT_RUN, cache_folder
@@ -54,7 +55,7 @@ def _check_options(option: Any) -> None:
         raise Unusable(f"--verdicts: cannot write {option.verdicts}; name a file in an existing folder")
 
 
-def _words(arguments: str) -> tuple[str, ...]:
+def words(arguments: str) -> tuple[str, ...]:
     """Arguments of the server, as a shell would take them apart.
 
     Raises:
@@ -113,7 +114,7 @@ class Judge:
                 case_timeout=option.case_timeout,
                 progress=None if worker else _ProgressLine(config).start,
                 device=option.device,
-                server_args=_words(option.server_args),
+                server_args=words(option.server_args),
             )
             for side in pythons:
                 with contextlib.suppress(NotRun):  # said by every contract that needs it
@@ -157,7 +158,7 @@ class Judge:
     ) -> None:
         """Attach the verdict to `report`, and make pytest's outcome agree with it."""
         contract, promise, case = describe_item(item)
-        reproduce = shlex.join(["pytest", "--pyargs", _address(item), *self.options])
+        reproduce = shlex.join(["pytest", *_address(item), *self.options])
         base = Verdict(
             contract=contract,
             promise=promise,
@@ -234,6 +235,9 @@ def describe_item(item: pytest.Item) -> tuple[str, str, str]:
     callspec = getattr(item, "callspec", None)
     if callspec is None:
         return contract, promise, "-"
+    if "header_rule" in callspec.params:
+        rule = callspec.params["header_rule"]
+        return f"header.{rule.name}", rule.promise, "draft"
     if set(callspec.params) - {"recipe", "side", "setting"}:
         return contract, promise, callspec.id  # parameters of a user's own
     side, setting, recipe = map(callspec.params.get, ("side", "setting", "recipe"))
@@ -242,13 +246,17 @@ def describe_item(item: pytest.Item) -> tuple[str, str, str]:
     return contract, promise, "/".join(parts) or callspec.id
 
 
-def _address(item: pytest.Item) -> str:
-    """An address that works wherever the package is installed."""
+def _address(item: pytest.Item) -> list[str]:
+    """Arguments that select an item wherever the package is installed."""
     module, _, rest = item.nodeid.partition("::")
-    package = Path(__file__).parent
+    package, option = Path(__file__).parent, item.config.option
+    if item.path == DRAFT_CONTRACTS:
+        target = [f"--target={option.target}"] if option.target else []
+        rule = rest.partition("[")[2].removesuffix("]")
+        return ["-m", MARK, f"--draft={option.draft}", *target, "-k", rule]
     if item.path.parent == package:
-        return f"contracts.{item.path.stem}::{rest}"
-    return f"{module}::{rest}"
+        return ["--pyargs", f"contracts.{item.path.stem}::{rest}"]
+    return ["--pyargs", f"{module}::{rest}"]
 
 
 def _verdict(

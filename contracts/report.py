@@ -32,7 +32,7 @@ COLOURS = {
 }
 _PLACES = {recipe.name: place for place, recipe in enumerate(RECIPES)}
 _ABOUT = {setting.name: setting.about for setting in SETTINGS}
-_DEPTHS = {"acceptance": "engine", "forward": "forward"}
+_DEPTHS = {"acceptance": "engine", "forward": "forward", "header": "header"}
 """By module; the others are of depth load."""
 ACCEPT_LENGTHS = {
     "accept_length": "served: {about}",
@@ -115,7 +115,7 @@ def write_summary(reporter: Any, judge: Judge) -> None:
     device = judge.workbench.device
     modules = {verdict.contract.partition(".")[0] for verdict in verdicts}
     judged = {_DEPTHS.get(module, "load") for module in modules}
-    depths = ", ".join(depth for depth in ("load", "forward", "engine") if depth in judged)
+    depths = ", ".join(depth for depth in ("header", "load", "forward", "engine") if depth in judged)
     reporter.write_line(f"draft-contracts {__version__}, depths: {depths or 'none'} (on {device})")
     for side, lines in environment(judge).items():
         reporter.write_line(f"{side:>8}: {lines[0]}")

@@ -92,7 +92,7 @@ def draft_vocab_size_is_said(offer: Offer) -> Iterator[Finding]:
 def activation_is_computed(offer: Offer) -> Iterator[Finding]:
     """hidden_act names an activation that the release computes."""
     named = offer.draft.config.text("hidden_act")
-    if named in (None, "silu", "swish") or not offer.reading["hidden_act.gelu"].refused:
+    if named in (None, "silu") or not offer.reading["hidden_act.gelu"].refused:
         return
     yield Finding(
         cause=Cause.NOT_EXPRESSIBLE,

@@ -30,6 +30,15 @@ def stored(draft: Draft) -> str | None:
     return next((dtype for dtype, _ in sizes.most_common(1)), None)
 
 
+def _computed(offer: Offer, said: str | None) -> str | None:
+    """What a model is computed in that states a dtype, or none."""
+    spelling = {None: "dtype.absent", "float32": "dtype.float32"}.get(said)
+    if spelling is None:
+        return said
+    found: str | None = (offer.reading[spelling].facts.get("compute") or {}).get("draft")
+    return found
+
+
 @rule(Cause.DTYPE_DIFFERS, needs_target=True)
 def dtype_is_that_of_the_target(offer: Offer) -> Iterator[Finding]:
     """The draft is computed in what its target is computed in."""
@@ -37,12 +46,9 @@ def dtype_is_that_of_the_target(offer: Offer) -> Iterator[Finding]:
     if offer.draft.needs_export:
         return  # export states the target's
     said, its = stated(offer.draft), offer.target.dtype
-    computed = (offer.reading["dtype.other"].facts.get("compute") or {}).get("draft")
-    if (
-        "--dtype" in offer.server_args or computed == "bfloat16"
-    ):  # bfloat16 is what the target of that spelling has
+    if "--dtype" in offer.server_args or offer.draft.config.section("quantization_config"):
         return
-    if said == its or offer.draft.config.section("quantization_config"):
+    if _computed(offer, said) == _computed(offer, its):
         return
     yield Finding(
         cause=Cause.DTYPE_DIFFERS,

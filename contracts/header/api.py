@@ -1,0 +1,58 @@
+"""One call for all of it: a draft, its target, and the releases that are to serve it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from contracts import records
+from contracts.header import judge, sources
+from contracts.header.reading import LIBRARY
+from contracts.header.report import Report
+from contracts.records import UnsupportedRelease
+
+
+def check(
+    draft: Path | str,
+    *,
+    target: Path | str | None = None,
+    serving: str | None = None,
+    server_args: Sequence[str] = (),
+) -> Report:
+    """Say what each of some releases will make of a draft checkpoint, from its headers and config.json.
+
+    Args:
+        draft: folder, safetensors file, or `org/name[@revision]` of the hub.
+        target: what it is to be served with, likewise; of it config.json is read. Without it, rules that need
+            the target are left out, and the report says so.
+        serving: `sglang==0.5.23`, a range as `sglang>=0.5.17`, `installed` or `all`; by default the installed
+            release, else the newest that is recorded.
+        server_args: further arguments of the server.
+
+    Returns:
+        Verdict, findings and releases; `contracts.header.views` writes it as text, JSON or markdown.
+
+    Raises:
+        CheckpointError: draft or target cannot be read, or says something that cannot be meant.
+        UnsupportedRelease: nothing is recorded that could be meant by `serving`.
+
+    """
+    releases, asked_for = _releases(serving)
+    return judge.judge(
+        sources.read_draft(str(draft)),
+        None if target is None else sources.read_target(str(target)),
+        releases,
+        server_args=server_args,
+        asked_for=asked_for,
+    )
+
+
+def _releases(wanted: str | None) -> tuple[list[str], str | None]:
+    if wanted not in (None, "installed"):
+        assert wanted is not None
+        return judge.choose(wanted)
+    found = judge.installed()
+    if found is None and wanted == "installed":
+        told = f"{LIBRARY} is not installed beside this command; name a release, or all"
+        raise UnsupportedRelease(f"--for installed: {told}")
+    return judge.exactly(found or records.recorded_releases(LIBRARY)[-1])
