@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from enum import StrEnum
 from typing import Annotated
 
@@ -10,6 +11,7 @@ import typer
 
 from contracts.header import api, views
 from contracts.header.findings import Verdict
+from contracts.header.judge import NotDeep
 from contracts.header.reading import NothingRecorded
 from contracts.header.report import Report
 from contracts.places import CheckpointError
@@ -22,6 +24,8 @@ Examples:
 contracts check my-draft --target my-target
 
 contracts check my-draft --target my-target --for all
+
+contracts check my-draft --target my-target --deep
 
 contracts check org/name@main --target org/target --for sglang==0.5.23 --format json
 
@@ -63,6 +67,16 @@ Release = Annotated[
 Server = Annotated[
     str, typer.Option("--server-args", metavar="ARGUMENTS", help="Further arguments of your server.")
 ]
+Deep = Annotated[
+    bool,
+    typer.Option(
+        "--deep", help="Give the draft to the installed sglang, too (ten seconds; no weight is read)."
+    ),
+]
+Python = Annotated[
+    str | None,
+    typer.Option("--serving-python", metavar="PYTHON", help="Interpreter that has sglang, for --deep."),
+]
 As = Annotated[Format, typer.Option("--format", help="What to write.", case_sensitive=False)]
 
 
@@ -71,10 +85,12 @@ def check(
     target: Target = None,
     release: Release = None,
     server_args: Server = "",
+    deep: Deep = False,
+    python: Python = None,
     fmt: As = Format.TEXT,
 ) -> None:
     """Say whether a draft checkpoint will be accepted, from its headers and config.json alone."""
-    report = make_report(draft, target, release, server_args)
+    report = make_report(draft, target, release, server_args, deep=deep, python=python or sys.executable)
     if fmt is Format.TEXT:
         views.write_text(new_console(), report)
     else:
@@ -87,13 +103,23 @@ def check(
     raise typer.Exit(STATUS[report.verdict])
 
 
-def make_report(draft: str, target: str | None, release: str | None, server_args: str) -> Report:
+def make_report(
+    draft: str, target: str | None, release: str | None, server_args: str, *, deep: bool, python: str
+) -> Report:
     """The report that options ask for; what is wrong with them ends the command."""
     try:
         words = shlex.split(server_args)
     except ValueError as error:  # quotes that do not close
         fail(f"--server-args {server_args!r}: {error}")
     try:
-        return api.check(draft, target=target, serving=release, server_args=words)
-    except (CheckpointError, UnsupportedRelease, NothingRecorded) as error:
+        return api.check(
+            draft,
+            target=target,
+            serving=release,
+            server_args=words,
+            deep=deep,
+            python=python,
+            progress=new_console(stderr=True).print,
+        )
+    except (CheckpointError, UnsupportedRelease, NothingRecorded, NotDeep) as error:
         fail(str(error))

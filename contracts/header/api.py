@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from contracts import records
@@ -18,6 +19,9 @@ def check(
     target: Path | str | None = None,
     serving: str | None = None,
     server_args: Sequence[str] = (),
+    deep: bool = False,
+    python: str = sys.executable,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> Report:
     """Say what each of some releases will make of a draft checkpoint, from its headers and config.json.
 
@@ -28,6 +32,9 @@ def check(
         serving: `sglang==0.5.23`, a range as `sglang>=0.5.17`, `installed` or `all`; by default the installed
             release, else the newest that is recorded.
         server_args: further arguments of the server.
+        deep: give the draft to the installed library, too; takes ten seconds, and nothing of any weights.
+        python: interpreter that has the library, for `deep`.
+        progress: told what takes a while.
 
     Returns:
         Verdict, findings and releases; `contracts.header.views` writes it as text, JSON or markdown.
@@ -35,16 +42,19 @@ def check(
     Raises:
         CheckpointError: draft or target cannot be read, or says something that cannot be meant.
         UnsupportedRelease: nothing is recorded that could be meant by `serving`.
+        NotDeep: the library cannot be asked.
 
     """
     releases, asked_for = _releases(serving)
-    return judge.judge(
-        sources.read_draft(str(draft)),
-        None if target is None else sources.read_target(str(target)),
-        releases,
-        server_args=server_args,
-        asked_for=asked_for,
-    )
+    found = sources.read_draft(str(draft))
+    its = None if target is None else sources.read_target(str(target))
+    report = judge.judge(found, its, releases, server_args=server_args, asked_for=asked_for)
+    if not deep:
+        return report
+    from contracts.header.deep import ask  # what asks a library needs more than what reads headers
+
+    release, shown = ask(found, its, server_args=server_args, python=python, progress=progress)
+    return judge.with_library(report, release, shown, server_args=server_args)
 
 
 def _releases(wanted: str | None) -> tuple[list[str], str | None]:

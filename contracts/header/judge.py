@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from contracts import records
+from contracts.causes import Cause
 from contracts.header import rules
 from contracts.header.draft import Draft
-from contracts.header.findings import SEVERITY
+from contracts.header.findings import SEVERITY, Finding
 from contracts.header.kind import Kind, kind_of
 from contracts.header.reading import LIBRARY, reading
 from contracts.header.report import Judged, Report
 from contracts.header.rule import Offer, Rule
 from contracts.records import UnsupportedRelease
 from contracts.served_target import ServedTarget
+
+
+class NotDeep(Exception):
+    """The library itself cannot be asked; one line."""
 
 
 def judge(
@@ -55,6 +61,37 @@ def judge(
         contracts=len(asked),
         not_judged=skipped,
         asked_for=asked_for,
+    )
+
+
+def with_library(
+    report: Report, version: str, shown: Sequence[Finding], *, server_args: Sequence[str] = ()
+) -> Report:
+    """A report together with what the library of a release showed itself; it has the last word.
+
+    Args:
+        report: from headers.
+        version: of the library that was asked.
+        shown: what was found.
+        server_args: of the user's own server.
+
+    """
+    (release,), other = exactly(version)
+    judged = {item.release: item for item in report.judged}
+    if release not in judged:
+        own = judge(report.draft, report.target, [release], server_args=server_args)
+        judged[release] = own.judged[0]
+    unanswered = any(item.cause is Cause.NOT_LOOKED_INTO for item in shown)
+    kept = [
+        item for item in judged[release].findings if unanswered or item.cause is not Cause.NOT_LOOKED_INTO
+    ]
+    together = sorted([*kept, *shown], key=lambda item: SEVERITY[item.damage])
+    judged[release] = replace(judged[release], findings=tuple(together))
+    return replace(
+        report,
+        judged=tuple(judged[name] for name in sorted(judged, key=Version)),
+        asked_for=report.asked_for or other,
+        library=version,
     )
 
 

@@ -46,6 +46,8 @@ class Report:
     """How many rules were asked."""
     not_judged: Mapping[str, str]
     """Rules that were not asked, and why."""
+    library: str | None = None
+    """Release of the library that was given the draft itself; None if only headers were judged."""
     asked_for: str | None = None
     """The release that the user named, where nothing is recorded of it and the newest before it was taken."""
 

@@ -54,6 +54,8 @@ def about(report: Report) -> list[tuple[str, str]]:
             ("target", f"{report.target.folder} ({classes}, {report.target.num_hidden_layers} layers)")
         )
     lines.append(("judged by", f"{report.contracts} contracts, on what is recorded of each release"))
+    if report.library:
+        lines.append(("and by", f"{LIBRARY} {report.library} itself, which was given the draft"))
     if report.asked_for:
         lines.append(("note", f"nothing is recorded of {LIBRARY} {report.asked_for}"))
     for reason in dict.fromkeys(report.not_judged.values()):
@@ -135,12 +137,17 @@ def lines_of(spread: Spread, report: Report) -> list[tuple[str, str]]:
         ("seen", item.seen),
         ("consequence", item.told_consequence),
         ("fix", item.told_fix),
-        ("contract", f"header.{item.contract}"),
+        ("contract", _contract(item)),
     ]
     if len(report.judged) > 1:
         known = records.recorded_releases(LIBRARY)
         lines.insert(1, ("releases", f"{LIBRARY} {ranges(spread.releases, known)}"))
     return lines
+
+
+def _contract(item: Finding) -> str:
+    """The name of a contract: what the library shows itself is of no depth header."""
+    return item.contract if item.contract.startswith("deep.") else f"header.{item.contract}"
 
 
 # ------------------------------------------------------------------------ for machines
@@ -164,7 +171,8 @@ def as_data(report: Report) -> dict[str, Any]:
             }
             for item in report.judged
         ],
-        "taken_for": report.asked_for,
+        "asked_for": report.asked_for,
+        "asked_library": report.library,
         "contracts": report.contracts,
         "not_judged": dict(report.not_judged),
         "serve_with": serve_with(report),
@@ -173,7 +181,7 @@ def as_data(report: Report) -> dict[str, Any]:
 
 def _finding(item: Finding) -> dict[str, str]:
     return {
-        "contract": f"header.{item.contract}",
+        "contract": _contract(item),
         "cause": str(item.cause),
         "damage": item.damage,
         "where": item.where,
