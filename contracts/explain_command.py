@@ -60,9 +60,6 @@ def _write(console: Console, cause: Cause) -> None:
 
 def filled(words: str) -> str:
     """Words in lines; a command, which stands indented, as it is."""
+    wrap = textwrap.TextWrapper(WIDTH, break_long_words=False, break_on_hyphens=False)
     paragraphs = words.split("\n\n")
-    told = [
-        part if part.startswith("    ") else textwrap.fill(" ".join(part.split()), WIDTH)
-        for part in paragraphs
-    ]
-    return "\n\n".join(told)
+    return "\n\n".join(part if part.startswith("    ") else wrap.fill(part) for part in paragraphs)

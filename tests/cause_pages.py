@@ -30,7 +30,8 @@ def page(cause: Cause) -> str:
     rules = [f"`header.{rule.name}`" for rule in RULES.values() if cause in rule.causes]
     named = f"\n## Named from headers by\n\n{', '.join(rules)}\n" if rules else ""
     return (
-        f"# {cause}\n\n{cause.explanation}\n\n## What you see\n\n{about.symptom}\n\n## How it comes\n\n{about.why}\n"
+        f"# {cause}\n\n{cause.explanation}\n\n## What you see\n\n{about.symptom}\n"
+        f"\n## How it comes\n\n{about.why}\n"
         f"\n## How to confirm it by hand\n\n{about.confirm}\n\n## What helps\n\n{cause.fix}\n{named}"
     )
 

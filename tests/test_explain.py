@@ -36,4 +36,4 @@ def test_all_are_listed() -> None:
 def test_a_slip_is_one_line() -> None:
     found = CliRunner().invoke(app, ["explain", "d2t-hold-ids"])
     assert found.exit_code == 2
-    assert found.stderr == ("error: 'd2t-hold-ids': no such cause; do you mean d2t-holds-ids, d2t-ignored?\n")
+    assert found.stderr == ("error: 'd2t-hold-ids': no such cause; do you mean d2t-holds-ids?\n")
