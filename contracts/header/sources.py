@@ -149,7 +149,7 @@ def _map(place: Place, tensors: dict[str, Tensor], name: str) -> tuple[Tensor, b
         raise CheckpointError(
             f"{file}: {name} has shape {list(tensor.shape)}, no vocabulary map; save it again"
         )
-    data = place.read(tensor.file, tensor.offset, tensor.size)
+    data = place.read(tensor.file, tensor.offset, tensor.size) if tensor.size else b""
     if len(data) != tensor.size:
         raise CheckpointError(f"{file}: tensor {name!r}: the file ends too soon; copy the checkpoint again")
     return tensor, data

@@ -1,0 +1,152 @@
+"""`contracts gate` answers 0, 1 or 2 from recorded verdicts, as the policy has it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from contracts import outcome
+from contracts.cli import app
+from contracts.outcome import Outcome, Verdict
+from tests.test_check_command import NEWEST, faulty, good
+from tests.test_check_command import run as check
+
+
+def record(folder: Path, *outcomes: Outcome, expected: int | None = None, name: str = "a.jsonl") -> str:
+    verdicts = [
+        Verdict(
+            contract=f"norms.promise_{at}",
+            promise="It is kept.",
+            case="plain",
+            outcome=item,
+            cause=_cause(item),
+        )
+        for at, item in enumerate(outcomes)
+    ]
+    header = {"expected": len(outcomes) if expected is None else expected, "sides": {}}
+    (folder / name).write_text(outcome.record(header, verdicts))
+    return str(folder / name)
+
+
+def _cause(item: Outcome) -> str | None:
+    return None if item in (Outcome.HOLDS, Outcome.ERROR, Outcome.NOT_RUN) else "norm-differs"
+
+
+def gate(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["gate", *arguments])
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "status", "word"),
+    [
+        ([Outcome.HOLDS], 0, "compatible"),
+        ([Outcome.HOLDS, Outcome.KNOWN], 0, "compatible"),
+        ([Outcome.HOLDS, Outcome.BROKEN], 1, "broken"),
+        ([Outcome.HOLDS, Outcome.CHANGED], 1, "broken"),
+        ([Outcome.HOLDS, Outcome.FIXED], 1, "broken"),
+        ([Outcome.HOLDS, Outcome.ERROR], 2, "unknown"),
+        ([Outcome.HOLDS, Outcome.NOT_RUN], 2, "unknown"),
+        ([Outcome.BROKEN, Outcome.ERROR], 1, "broken"),
+        ([], 2, "unknown"),
+    ],
+)
+def test_answers(tmp_path: Path, outcomes: list[Outcome], status: int, word: str) -> None:
+    found = gate(record(tmp_path, *outcomes))
+    assert (found.exit_code, found.stdout.split()[0]) == (status, word)
+
+
+def test_contracts_that_were_never_judged_are_unknown(tmp_path: Path) -> None:
+    found = gate(record(tmp_path, Outcome.HOLDS, expected=3))
+    assert found.exit_code == 2
+    assert "2 contracts were never judged" in found.stdout
+
+
+def test_each_reason_is_named_with_its_file(tmp_path: Path) -> None:
+    one = record(tmp_path, Outcome.HOLDS)
+    two = record(tmp_path, Outcome.BROKEN, name="b.jsonl")
+    found = gate(one, two)
+    assert found.exit_code == 1
+    assert f"{two}: norms.promise_0 [plain]: broken (norm-differs)" in found.stdout
+
+
+POLICIES = {
+    'must_hold = ["norms.*"]': {Outcome.KNOWN: 1, Outcome.NOT_RUN: 2},
+    "may_be_known = []": {Outcome.KNOWN: 1, Outcome.NOT_RUN: 2},
+    'may_be_known = ["rope.*"]': {Outcome.KNOWN: 1},
+    'may_not_run = ["norms.*"]': {Outcome.KNOWN: 0, Outcome.NOT_RUN: 0, Outcome.ERROR: 2, Outcome.BROKEN: 1},
+    'may_not_run = ["acceptance.*"]': {Outcome.NOT_RUN: 2},
+}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_policies(tmp_path: Path, policy: str) -> None:
+    (tmp_path / "policy.toml").write_text(policy)
+    for item, status in POLICIES[policy].items():
+        found = gate(record(tmp_path, Outcome.HOLDS, item), "--policy", str(tmp_path / "policy.toml"))
+        assert found.exit_code == status, item
+
+
+@pytest.mark.parametrize(
+    ("policy", "says"),
+    [
+        ("must_hold = 'x'", "must_hold: Input should be a valid list"),
+        ("may_hold = []", "may_hold: Extra inputs are not permitted; a policy has lists of must_hold"),
+        ("must_hold = [", "not readable as TOML"),
+    ],
+)
+def test_a_bad_policy_is_one_line(tmp_path: Path, policy: str, says: str) -> None:
+    (tmp_path / "policy.toml").write_text(policy)
+    found = gate(record(tmp_path, Outcome.HOLDS), "--policy", str(tmp_path / "policy.toml"))
+    assert (found.exit_code, found.stderr.count("\n")) == (2, 1)
+    assert says in found.stderr
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", "not json", '{"kind": "header", "format": 9}\n'])
+def test_what_is_no_record_is_one_line(tmp_path: Path, content: str) -> None:
+    (tmp_path / "a.jsonl").write_text(content)
+    found = gate(str(tmp_path / "a.jsonl"))
+    assert (found.exit_code, found.stderr.count("\n")) == (2, 1)
+    assert "no record of verdicts" in found.stderr
+
+
+def test_a_record_that_was_broken_off_is_no_record(tmp_path: Path) -> None:
+    file = Path(record(tmp_path, Outcome.HOLDS, Outcome.HOLDS))
+    lines = file.read_text().splitlines(keepends=True)
+    for kept in (lines[:-1], lines[:1], [*lines[:1], lines[-1]]):
+        file.write_text("".join(kept))
+        assert gate(str(file)).exit_code == 2
+    assert gate(str(tmp_path / "nothing")).exit_code == 2
+
+
+def test_reports_of_check(tmp_path: Path) -> None:
+    cases = {"good": good(tmp_path / "good"), "bad": faulty(tmp_path / "bad", "map_of_ids")}
+    cases["doubt"] = faulty(tmp_path / "doubt", "ids_of_the_other_convention")
+    for name, status in {"good": 0, "bad": 1, "doubt": 2}.items():
+        draft, target = cases[name]
+        report = tmp_path / f"{name}.json"
+        report.write_text(check(draft, "--target", target, "--for", NEWEST, "--format", "json").stdout)
+        assert gate(str(report)).exit_code == status, name
+    assert json.loads((tmp_path / "bad.json").read_text())["verdict"] == "will lose acceptance silently"
+
+
+def test_without_a_target_what_was_left_out_is_unknown_unless_allowed(tmp_path: Path) -> None:
+    draft, _ = good(tmp_path)
+    report, policy = tmp_path / "report.json", tmp_path / "policy.toml"
+    report.write_text(check(draft, "--for", NEWEST, "--format", "json").stdout)
+    assert gate(str(report)).exit_code == 2
+    policy.write_text('may_not_run = ["header.*"]')
+    assert gate(str(report), "--policy", str(policy)).exit_code == 0
+
+
+def test_options_of_pytest_and_records_exclude_each_other(tmp_path: Path) -> None:
+    found = gate(record(tmp_path, Outcome.HOLDS), "--", "-k", "norms")
+    assert (found.exit_code, found.stderr.count("\n")) == (2, 1)
+
+
+def test_a_run_that_leaves_no_record_is_one_line() -> None:
+    found = gate("--", "--no-such-option")
+    assert found.exit_code == 2
+    assert "error: the contracts did not run: pytest ended with exit status 4" in found.stderr
