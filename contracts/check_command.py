@@ -104,7 +104,13 @@ def check(
 
 
 def make_report(
-    draft: str, target: str | None, release: str | None, server_args: str, *, deep: bool, python: str
+    draft: str,
+    target: str | None,
+    release: str | None,
+    server_args: str,
+    *,
+    deep: bool = False,
+    python: str = sys.executable,
 ) -> Report:
     """The report that options ask for; what is wrong with them ends the command."""
     try:

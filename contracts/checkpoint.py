@@ -27,6 +27,8 @@ MAX_JSON = 8 * 2**20
 """Bytes of a JSON file."""
 MAX_RANK = 16
 """Dimensions of a tensor."""
+LFS_POINTER = b"version "
+"""How the text begins that Git LFS keeps in the place of a file."""
 PICKLED = (".bin", ".pt", ".pth", ".pkl", ".ckpt")
 """Endings of files that hold pickled weights."""
 
@@ -152,7 +154,10 @@ def header(place: Place, name: str) -> dict[str, Tensor]:
 
     """
     file, size = place.label(name), place.size(name)
-    length = int.from_bytes(place.read(name, 0, 8), "little")
+    start = place.read(name, 0, 8)
+    if start == LFS_POINTER:
+        raise CheckpointError(f"{file}: a pointer of Git LFS, not the file itself; git lfs pull brings it")
+    length = int.from_bytes(start, "little")
     if size < 8 or length > size - 8:
         told = f"truncated or not safetensors (header of {length} bytes in a file of {size})"
         raise CheckpointError(f"{file}: {told}; copy it again")

@@ -16,6 +16,7 @@ from contracts import __version__
 
 COMMANDS = {
     "check": ("contracts.check_command", "check"),
+    "check-files": ("contracts.check_files_command", "check_files"),
     "explain": ("contracts.explain_command", "explain"),
     "gate": ("contracts.gate_command", "verdicts"),
     "export": ("contracts.export_command", "export_draft"),

@@ -123,7 +123,7 @@ def _served(
             new: blank.Blank(
                 dtype=planned.source.tensors[old].dtype,
                 shape=planned.source.tensors[old].shape,
-                values=draft.d2t if old == "d2t" else None,
+                values=tuple(draft.d2t or ()) if old == "d2t" else None,
             )
             for old, new in planned.renames.items()
         },

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from contracts.checkpoint import Tensor
 from contracts.conventions import LAYER_KEYS, NORM_FLAGS, exported_name
+from contracts.header.maps import Maps
 from contracts.header.origin import Origin, Writer
 from contracts.header.settings import NEST, Settings
 
@@ -36,8 +37,9 @@ class Draft:
     """config.json as it is."""
     tensors: Mapping[str, Tensor] = field(repr=False)
     """By the name under which a serving side would be given them."""
-    d2t: tuple[int, ...] | None = field(default=None, repr=False)
-    t2d: tuple[bool, ...] | None = field(default=None, repr=False)
+    d2t: Sequence[int] | None = field(default=None, repr=False)
+    t2d: bytes | None = field(default=None, repr=False)
+    """One byte per token of the target."""
     beside: tuple[str, ...] = ()
     """Other files that lie with it; none of them is opened."""
 
@@ -103,6 +105,13 @@ class Draft:
     def state_width(self) -> int | None:
         """The width of one hidden state of its target, by config.json."""
         return self.config.integer("target_hidden_size") or self.config.integer("hidden_size")
+
+    @cached_property
+    def maps(self) -> Maps | None:
+        """Both maps of token ids; None if there is no d2t."""
+        if self.d2t is None:
+            return None
+        return Maps(d2t=self.d2t, t2d=self.t2d, size=self.config.integer("vocab_size"))
 
     @property
     def is_reduced(self) -> bool:

@@ -155,14 +155,14 @@ def _map(place: Place, tensors: dict[str, Tensor], name: str) -> tuple[Tensor, b
     return tensor, data
 
 
-def _integers(place: Place, tensors: dict[str, Tensor], name: str) -> tuple[int, ...] | None:
+def _integers(place: Place, tensors: dict[str, Tensor], name: str) -> list[int] | None:
     found = _map(place, tensors, name)
     if found is None:
         return None
     tensor, data = found
-    return tuple(memoryview(data).cast("q" if tensor.dtype == "I64" else "i").tolist())
+    return memoryview(data).cast("q" if tensor.dtype == "I64" else "i").tolist()
 
 
-def _flags(place: Place, tensors: dict[str, Tensor], name: str) -> tuple[bool, ...] | None:
+def _flags(place: Place, tensors: dict[str, Tensor], name: str) -> bytes | None:
     found = _map(place, tensors, name)
-    return None if found is None else tuple(bool(value) for value in found[1])
+    return None if found is None else found[1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 
 from contracts.causes import Cause
 from contracts.header.draft import Draft
@@ -12,38 +11,6 @@ from contracts.header.rule import Offer, rule
 
 SIDE_FILES = ("d2t", "t2d", "token_map", "hot_token", "freq_", "vocab_map")
 """What files with a token map are called, by a part of the name."""
-NEIGHBOURS = 10.0
-"""Pairs of neighbours that a random vocabulary has to have before their absence tells something."""
-
-
-def targets(draft: Draft) -> list[int]:
-    """Target ids, if d2t holds offsets."""
-    return [token + offset for token, offset in enumerate(draft.d2t or ())]
-
-
-def holds_ids(draft: Draft) -> bool:
-    """Whether d2t holds target ids instead of offsets.
-
-    t2d decides where it is there. Without it, values that lead outside the vocabulary as offsets and nowhere
-    twice as ids do; else the steps: offsets of an ascending map grow by zero wherever two of the target's
-    tokens stand side by side, target ids never do.
-    """
-    d2t, size = draft.d2t, draft.config.integer("vocab_size")
-    if not d2t or size is None:
-        return False
-    if draft.t2d is not None:
-        marked = {token for token, chosen in enumerate(draft.t2d) if chosen}
-        if marked in (set(d2t), set(targets(draft))):
-            return marked == set(d2t) and marked != set(targets(draft))
-    sound_as_ids = len(set(d2t)) == len(d2t) and all(0 <= token < size for token in d2t)
-    if sound_as_ids and max(targets(draft)) >= size:
-        return True
-    neighbours = len(d2t) ** 2 / size  # of as many tokens, chosen at random
-    return neighbours >= NEIGHBOURS and min(d2t) >= 0 and all(step > 0 for step in _steps(d2t))
-
-
-def _steps(values: Sequence[int]) -> list[int]:
-    return [after - before for before, after in pairwise(values)]
 
 
 @rule(Cause.MAP_MISSING, about="eagle3")
@@ -87,15 +54,15 @@ def _side_files(draft: Draft) -> list[str]:
 @rule(Cause.MAP_HOLDS_IDS, about="eagle3")
 def map_holds_offsets(offer: Offer) -> Iterator[Finding]:
     """d2t holds target id minus draft id, as the release reads it."""
-    if not holds_ids(offer.draft) or not offer.reading.reads_offsets:
+    maps = offer.draft.maps
+    if maps is None or not maps.holds_ids or not offer.reading.reads_offsets:
         return
-    d2t = offer.draft.d2t or ()
     yield Finding(
         cause=Cause.MAP_HOLDS_IDS,
         damage=Damage.COLLAPSES,
         where="d2t",
         expected="offsets: target id minus draft id",
-        seen=f"target ids: {_some(d2t)}",
+        seen=f"target ids: {_some(maps.d2t)}",
         consequence="each draft token becomes another token than was meant, and is rejected",
         fix="Subtract its index from each entry: d2t - torch.arange(len(d2t)).",
     )
@@ -124,74 +91,67 @@ def map_was_filled(offer: Offer) -> Iterator[Finding]:
 @rule(Cause.MAP_OUT_OF_RANGE, about="eagle3")
 def map_leads_to_tokens(offer: Offer) -> Iterator[Finding]:
     """Every draft token becomes a token that the target has."""
-    size = offer.draft.config.integer("vocab_size")
-    if size is None or holds_ids(offer.draft):  # what is read as offsets then leads nowhere in any case
+    maps = offer.draft.maps
+    if maps is None or maps.holds_ids or maps.outside is None:  # ids lead nowhere as offsets in any case
         return
-    for token, target in enumerate(targets(offer.draft)):
-        if not 0 <= target < size:
-            yield Finding(
-                cause=Cause.MAP_OUT_OF_RANGE,
-                damage=Damage.FAILS,
-                where=f"d2t[{token}]",
-                expected=f"a token of the {size} that the target has",
-                seen=f"token {target}",
-                consequence="the first time that it is drafted, the server ends or the token is rejected",
-            )
-            return
+    yield Finding(
+        cause=Cause.MAP_OUT_OF_RANGE,
+        damage=Damage.FAILS,
+        where=f"d2t[{maps.outside}]",
+        expected=f"a token of the {maps.size} that the target has",
+        seen=f"token {maps.targets[maps.outside]}",
+        consequence="the first time that it is drafted, the server ends or the token is rejected",
+    )
 
 
 @rule(Cause.MAP_NOT_INJECTIVE, about="eagle3")
 def no_token_is_mapped_twice(offer: Offer) -> Iterator[Finding]:
     """No two draft tokens become the same token."""
-    seen: dict[int, int] = {}
-    for token, target in enumerate(targets(offer.draft)):
-        if target in seen:
-            yield Finding(
-                cause=Cause.MAP_NOT_INJECTIVE,
-                damage=Damage.LOSES,
-                where=f"d2t[{seen[target]}] and d2t[{token}]",
-                expected="different target tokens",
-                seen=f"both token {target}",
-                consequence="one of the two is drafted in the place of another token",
-            )
-            return
-        seen[target] = token
+    maps = offer.draft.maps
+    if maps is None or maps.repeated is None:
+        return
+    first, second = maps.repeated
+    yield Finding(
+        cause=Cause.MAP_NOT_INJECTIVE,
+        damage=Damage.LOSES,
+        where=f"d2t[{first}] and d2t[{second}]",
+        expected="different target tokens",
+        seen=f"both token {maps.targets[first]}",
+        consequence="one of the two is drafted in the place of another token",
+    )
 
 
 @rule(Cause.MAP_UNSORTED, about="eagle3")
 def map_ascends(offer: Offer) -> Iterator[Finding]:
     """Target ids ascend with draft ids, as every trainer writes them."""
-    found = list(offer.draft.d2t or ()) if holds_ids(offer.draft) else targets(offer.draft)
-    late = next((at + 1 for at, step in enumerate(_steps(found)) if step < 0), None)
-    if late is not None:
-        yield Finding(
-            cause=Cause.MAP_UNSORTED,
-            damage=Damage.UNKNOWN,
-            where=f"d2t[{late}]",
-            expected=f"a target id above {found[late - 1]}",
-            seen=str(found[late]),
-            consequence="right if the rows of lm_head stand in the same order; else tokens are mixed up",
-        )
+    maps = offer.draft.maps
+    if maps is None or maps.descent is None:
+        return
+    late = maps.descent
+    yield Finding(
+        cause=Cause.MAP_UNSORTED,
+        damage=Damage.UNKNOWN,
+        where=f"d2t[{late}]",
+        expected=f"a target id above {maps.meant[late - 1]}",
+        seen=str(maps.meant[late]),
+        consequence="right if the rows of lm_head stand in the same order; else tokens are mixed up",
+    )
 
 
 @rule(Cause.MAP_DISAGREES, about="eagle3")
 def both_maps_are_of_one_vocabulary(offer: Offer) -> Iterator[Finding]:
     """t2d marks the tokens that d2t leads to."""
-    draft = offer.draft
-    if draft.d2t is None or draft.t2d is None:
+    maps = offer.draft.maps
+    if maps is None or not maps.in_one_only:
         return
-    marked = {token for token, chosen in enumerate(draft.t2d) if chosen}
-    meant = set(draft.d2t) if holds_ids(draft) else set(targets(draft))
-    if marked != meant:
-        odd = min(marked ^ meant)
-        yield Finding(
-            cause=Cause.MAP_DISAGREES,
-            damage=Damage.LOSES,
-            where="d2t and t2d",
-            expected="one vocabulary",
-            seen=f"{len(marked ^ meant)} tokens are in one of them only, the first is {odd}",
-            consequence="if d2t is the wrong one, its draft tokens are rejected; sglang reads no t2d",
-        )
+    yield Finding(
+        cause=Cause.MAP_DISAGREES,
+        damage=Damage.LOSES,
+        where="d2t and t2d",
+        expected="one vocabulary",
+        seen=f"{len(maps.in_one_only)} tokens are in one of them only, the first is {min(maps.in_one_only)}",
+        consequence="if d2t is the wrong one, its draft tokens are rejected; sglang reads no t2d",
+    )
 
 
 @rule(Cause.MAP_LENGTH, about="eagle3")
