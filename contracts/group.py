@@ -12,8 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from contracts import checkpoint, export, exported
-from contracts import spelled as spelled_drafts
+from contracts import checkpoint, export, exported, spelled
 from contracts.conversation import PROBES, Progress
 from contracts.dialect import Dialect
 from contracts.facts import CaseResult, Device, DraftFacts, Refusal, SideName
@@ -33,6 +32,11 @@ RELEASE: Case = {"case": "release", "release": "{folder}/release.json"}
 """Asks a probe for what its release shows whatever the recipe."""
 FIXTURES = PROBES.parent / "fixtures"
 """Committed targets and drafts."""
+
+
+def release_cases(name: SideName) -> list[Case]:
+    """What a probe is asked whatever the recipe: the release, and a serving one about every spelling."""
+    return [RELEASE, *(spelled.CASES if name == "serving" else ())]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,8 +105,7 @@ class Group:
 
     def release_run(self, name: SideName) -> SideRun:
         """What a side's release shows whatever the recipe."""
-        spelled = spelled_drafts.CASES if name == "serving" else ()
-        return self._run(name, ", the release itself", [RELEASE, *spelled])
+        return self._run(name, ", the release itself", release_cases(name))
 
     # ------------------------------------------------------------------ training
 
@@ -176,12 +179,12 @@ class Group:
             try:
                 target = ServedTarget.read(self.target_folder(name))
                 planned = export.plan(checkpoint.read(self.draft_folder(name)), dialect, target)
-                spelled = planned.spelling_rope(self._recipes[name].rope_keys)
+                as_told = planned.spelling_rope(self._recipes[name].rope_keys)
                 if self._recipes[name].names == "trained":
-                    spelled = spelled.keeping_names()
+                    as_told = as_told.keeping_names()
                 if self._recipes[name].eagle_config == "null":
-                    spelled = spelled.without_eagle_config()
-                plans[name] = spelled
+                    as_told = as_told.without_eagle_config()
+                plans[name] = as_told
             except checkpoint.CheckpointError as error:
                 self.unreadable[name] = str(error).replace(str(self.draft_folder(name)), f"drafts/{name}")
         return plans

@@ -59,7 +59,7 @@ def prepare(
     them, equal drafts once. CONTRACTS_DEVICE and CONTRACTS_SERVER_ARGS count as with pytest. Exit status 0:
     all is there; 2: bad input; 3: some case failed; 5: a side is missing.
     """
-    from contracts.group import RELEASE
+    from contracts.group import release_cases
     from contracts.handoff import NotRun
 
     folder = cache_folder(cache)
@@ -70,7 +70,7 @@ def prepare(
         if serving is not None and benches[0].device == "cpu":
             side = benches[0].side("serving")
             side.run(
-                [*(case for bench in benches for case in bench.serving_cases()), RELEASE],
+                [*(case for bench in benches for case in bench.serving_cases()), *release_cases("serving")],
                 folder,
                 session=_session(),
                 case_timeout=case_timeout,

@@ -44,6 +44,7 @@ class Bench:
         answers = {
             "raw/*": RAW_REFUSED,
             "exported/*": {"facts": to_json(facts)},
+            "spelling/*": {"facts": to_json(facts)},
             "forward/*": {"facts": to_json(DraftFacts())},
             "engine/*": {"facts": to_json(DraftFacts())},
         }
