@@ -56,7 +56,7 @@ def causes(patient: Patient, release: str = NEWEST) -> dict[Cause, Damage]:
     return {it.finding.cause: it.finding.damage for it in reversed(judged(patient, release).findings)}
 
 
-def _row(fault: Fault) -> tuple[str, int, int, int]:
+def row(fault: Fault) -> tuple[str, int, int, int]:
     """A line of the table, in how many drafts it was seeded, in how many it was named, and alone."""
     applied = named = alone = 0
     damage = ""
@@ -88,7 +88,7 @@ def _pairs() -> tuple[int, int]:
 
 def table() -> str:
     """The page."""
-    rows = [_row(fault) for fault in FAULTS]
+    rows = [row(fault) for fault in FAULTS]
     pairs, pairs_named = _pairs()
     clean = sum(set(causes(Patient.of(good))) == good.known for good in GOOD)
     head = HEAD.format(

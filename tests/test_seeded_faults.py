@@ -14,6 +14,7 @@ from contracts.header.judge import judge
 from contracts.header.report import Report
 from contracts.header.sources import draft_in
 from contracts.served_target import ServedTarget
+from tests import fault_table
 from tests.good_drafts import GOOD, Good, by_name
 from tests.seeded_faults import FAULTS, NEWEST, Fault, Patient, broken, combinations
 
@@ -93,3 +94,11 @@ def test_findings_stand_in_order_of_damage() -> None:
         if patient:
             damages = [order.index(it.finding.damage) for it in judged(patient).findings]
             assert damages == sorted(damages)
+
+
+def test_the_page_has_a_line_for_each_fault() -> None:
+    """Pairs are counted anew by `python -m tests.fault_table` alone: that takes a minute."""
+    page = fault_table.DOCUMENT.read_text().splitlines()
+    assert [line for line in page if line.startswith(tuple(f"| {fault.name}" for fault in FAULTS))] == [
+        fault_table.row(fault)[0] for fault in FAULTS
+    ]
