@@ -81,6 +81,11 @@ class Cause(StrEnum):
         "d2t and t2d are not of one vocabulary map.",
         "Save the draft again, with both maps from the same training run.",
     )
+    MAP_TYPE = (
+        "vocab-map-type",
+        "A vocabulary map is of a type or shape that token ids do not come in.",
+        "Save d2t as a list of 64-bit integers: target id minus draft id.",
+    )
     MAP_LENGTH = (
         "vocab-map-length",
         "A vocabulary map has another number of entries than there are tokens.",
@@ -308,7 +313,7 @@ class Cause(StrEnum):
     QK_NORM_MISSING = (
         "qk-norm-missing",
         "Queries and keys were normed in training and are not when serving.",
-        "Train the draft with llama layers (--draft-arch llama).",
+        "Train the draft without query and key norms (speculators train --draft-arch llama).",
     )
     WINDOW_DIFFERS = (
         "window-differs",

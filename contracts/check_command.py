@@ -90,7 +90,12 @@ def check(
     fmt: As = Format.TEXT,
 ) -> None:
     """Say whether a draft checkpoint will be accepted, from its headers and config.json alone."""
-    report = make_report(draft, target, release, server_args, deep=deep, python=python or sys.executable)
+    try:
+        report = make_report(draft, target, release, server_args, deep=deep, python=python or sys.executable)
+    except typer.Exit:
+        if fmt is Format.GITHUB:  # the line on stderr is no annotation
+            typer.echo(f"::error::{views.message(f'{draft} cannot be checked; see the log of this step')}")
+        raise
     if fmt is Format.TEXT:
         views.write_text(new_console(), report)
     else:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from contracts.check_command import STATUS, Release, Server, make_report
+from contracts.check_command import STATUS, Release, Server, Target, make_report
 from contracts.checkpoint import CONFIG
 from contracts.header import views
 from contracts.header.findings import Verdict
@@ -32,10 +32,14 @@ Unsure = Annotated[bool, typer.Option("--unsure", help="Let a draft pass of whic
 
 
 def check_files(
-    files: Files, release: Release = None, server_args: Server = "", unsure: Unsure = False
+    files: Files,
+    target: Target = None,
+    release: Release = None,
+    server_args: Server = "",
+    unsure: Unsure = False,
 ) -> None:
     """Check every draft that some of these files belong to; other files and other models are left out."""
-    console, worst = new_console(), 0
+    console, worst, drafts = new_console(), 0, 0
     for folder in drafts_of(files):
         try:
             kind = kind_of(read_draft(str(folder)))
@@ -45,11 +49,14 @@ def check_files(
             continue
         if kind is Kind.LANGUAGE_MODEL:
             continue
-        report = make_report(str(folder), None, release, server_args)
+        drafts += 1
+        report = make_report(str(folder), target, release, server_args)
         views.write_text(console, report)
         passes = report.verdict is Verdict.ACCEPTS or (unsure and report.verdict is Verdict.UNKNOWN)
         status = 0 if passes else STATUS[report.verdict]
         worst = status if status and worst != 1 else worst
+    if not drafts and not worst:
+        console.print(f"no draft among {len(files)} files")
     raise typer.Exit(worst)
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from contracts.causes import Cause, by_code
 from contracts.explanations import EXPLANATIONS
+from contracts.header.rules import RULES
 from contracts.terminal import fail, new_console, text
 
 EXAMPLES = """
@@ -45,6 +46,7 @@ def explain(code: Code = None) -> None:
 
 def _write(console: Console, cause: Cause) -> None:
     about = EXPLANATIONS[cause]
+    rules = [f"header.{rule.name}" for rule in RULES.values() if cause in rule.causes]
     console.print(f"[bold]{cause}[/bold]")
     for title, words in (
         ("what it means", cause.explanation),
@@ -52,7 +54,10 @@ def _write(console: Console, cause: Cause) -> None:
         ("how it comes", about.why),
         ("how to confirm it", about.confirm),
         ("what helps", cause.fix),
+        ("named from headers by", ", ".join(rules)),
     ):
+        if not words:
+            continue
         console.print(f"\n[bold]{title}[/bold]")
         for line in filled(words).splitlines():
             console.print(text(line))

@@ -269,6 +269,13 @@ EXPLANATIONS: Mapping[Cause, Explanation] = {
             + _map("f.get_tensor('t2d').nonzero().flatten().equal(t.sort().values)")
         ),
     ),
+    Cause.MAP_TYPE: Explanation(
+        why="d2t was saved as floating-point numbers or with a dimension too many, as happens when a whole "
+        "state dict is cast. sglang adds the draft ids to it and uses the sums as token ids. Depth header "
+        "names it.",
+        symptom="Loud as a rule: an error about indices in the first batch that drafts.",
+        confirm="Types and shapes of the two maps." + _shapes("d2t", "t2d"),
+    ),
     Cause.MAP_LENGTH: Explanation(
         why=(
             "d2t has an entry, and lm_head.weight a row, per draft token; t2d has an entry per token of "

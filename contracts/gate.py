@@ -38,6 +38,10 @@ class RecordError(Exception):
     """A record of verdicts cannot be used; one line."""
 
 
+class _NotWhole(Exception):
+    """What is missing of a record."""
+
+
 class Answer(StrEnum):
     """Of the gate."""
 
@@ -98,7 +102,9 @@ def read_policy(file: Path) -> Policy:
     """
     try:
         return Policy.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except OSError as error:
+        raise PolicyError(f"{file}: cannot be read ({error.strerror})") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise PolicyError(f"{file}: not readable as TOML ({error})") from None
     except ValidationError as error:
         first = error.errors()[0]
@@ -121,17 +127,19 @@ def read_record(file: Path) -> Record:
         return _of_verdicts(file, [json.loads(line) for line in text.splitlines()])
     except OSError as error:
         raise RecordError(f"{file}: cannot be read ({error.strerror})") from None
-    except (UnicodeDecodeError, ValueError, KeyError, TypeError, AttributeError) as error:
-        told = f"no record of verdicts ({type(error).__name__}: {error})"
-        raise RecordError(f"{file}: {told}; make it with --verdicts or --format json") from None
+    except _NotWhole as error:
+        raise RecordError(f"{file}: no record of verdicts: {error}") from None
+    except (UnicodeDecodeError, ValueError, KeyError, TypeError, AttributeError):
+        told = "no record of verdicts; make one with pytest's --verdicts, or contracts check --format json"
+        raise RecordError(f"{file}: {told}") from None
 
 
 def _of_verdicts(file: Path, lines: Sequence[dict[str, Any]]) -> Record:
     if not lines or lines[0].get("kind") != "header" or lines[0].get("format") != FORMAT:
-        raise ValueError("it does not begin with a header of this format")
+        raise _NotWhole("it does not begin with a header of this format")
     header, *verdicts, end = lines if len(lines) > 1 else (lines[0], {})
     if end.get("kind") != "end" or end["verdicts"] != len(verdicts):
-        raise ValueError("it has no closing line, so the run was broken off")
+        raise _NotWhole("it has no closing line, so the run was broken off")
     told = [
         Line(
             it["contract"], it["case"], Outcome(it["outcome"]), it.get("cause") or "", it.get("reason") or ""
@@ -176,6 +184,10 @@ def decide(records: Iterable[Record], policy: Policy) -> Decision:
                 broken.append(told)
             elif answer is Answer.UNKNOWN:
                 unknown.append(told)
+    judged = {line.contract for record in records for line in record.lines}
+    for pattern in policy.must_hold:
+        if not any(fnmatchcase(contract, pattern) for contract in judged):
+            unknown.append(f"must_hold: {pattern!r} names no contract that was judged")
     if not records:
         unknown.append("no record at all")
     answer = Answer.BROKEN if broken else Answer.UNKNOWN if unknown else Answer.COMPATIBLE

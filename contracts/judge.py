@@ -251,9 +251,9 @@ def _address(item: pytest.Item) -> list[str]:
     module, _, rest = item.nodeid.partition("::")
     package, option = Path(__file__).parent, item.config.option
     if item.path == DRAFT_CONTRACTS:
-        target = [f"--target={option.target}"] if option.target else []
+        given = {"draft": option.draft, "target": option.target, "draft-for": option.draft_for}
         rule = rest.partition("[")[2].removesuffix("]")
-        return ["-m", MARK, f"--draft={option.draft}", *target, "-k", rule]
+        return ["-m", MARK, *(f"--{name}={value}" for name, value in given.items() if value), "-k", rule]
     if item.path.parent == package:
         return ["--pyargs", f"contracts.{item.path.stem}::{rest}"]
     return ["--pyargs", f"{module}::{rest}"]

@@ -128,6 +128,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the mark; refuse bad options before anything is collected."""
     if config.option.draft:
         config.args.append(str(DRAFT_CONTRACTS))
+    elif config.option.target or config.option.draft_for:
+        raise pytest.UsageError("--target and --draft-for are about the checkpoint of --draft: name it, too")
     worker = getattr(config, "workerinput", {})
     config.stash[_SESSION] = (
         worker.get("contracts_session") or os.environ.get("CONTRACTS_SESSION") or uuid.uuid4().hex
@@ -361,13 +363,11 @@ def _draft_report(config: pytest.Config) -> Report:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One item for each contract of depth header that can be asked about --draft."""
+    """One item for each contract of depth header."""
     if "header_rule" in metafunc.fixturenames and metafunc.config.option.draft:
         from contracts.header.rules import RULES
 
-        left_out = _draft_report(metafunc.config).not_judged
-        asked = [rule for rule in RULES.values() if rule.name not in left_out]
-        metafunc.parametrize("header_rule", asked, ids=[rule.name for rule in asked])
+        metafunc.parametrize("header_rule", RULES.values(), ids=RULES)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:

@@ -186,7 +186,7 @@ def parse(text: str) -> Record:
 def as_text(record: Record) -> str:
     """The stable text of a record: keys sorted, one leaf a line; recipes as differences from `plain`."""
     plain = {name: json.loads(_facts().dump_json(facts)) for name, facts in record.facts.items()}
-    plain = {name: _rounded(item) for name, item in plain.items()}
+    plain = {name: rounded(item) for name, item in plain.items()}
     base = BASE if BASE in plain else next(iter(sorted(plain)), None)
     recipes = {
         name: item if name == base else {LIKE: base, **deltas.subtract(plain[str(base)], item)}
@@ -246,19 +246,19 @@ def from_json(text: str | bytes) -> DraftFacts:
     return _facts().validate_json(text)
 
 
-def _rounded(value: Any) -> Any:
+def rounded(value: Any) -> Any:
     """Floats to six digits: libraries and processors differ in the last ones."""
     if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
+        return {key: rounded(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_rounded(item) for item in value]
+        return [rounded(item) for item in value]
     return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def _layout(data: Any, indent: str = "") -> str:
     """JSON with one line per leaf, so that a difference of two records reads line by line."""
     if not isinstance(data, dict) or not data:
-        return json.dumps(_rounded(data))
+        return json.dumps(rounded(data))
     inner = indent + "  "
     lines = [f"{inner}{json.dumps(key)}: {_layout(value, inner)}" for key, value in sorted(data.items())]
     return "{\n" + ",\n".join(lines) + f"\n{indent}}}"

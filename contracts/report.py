@@ -117,7 +117,8 @@ def write_summary(reporter: Any, judge: Judge) -> None:
     judged = {_DEPTHS.get(module, "load") for module in modules}
     depths = ", ".join(depth for depth in ("header", "load", "forward", "engine") if depth in judged)
     reporter.write_line(f"draft-contracts {__version__}, depths: {depths or 'none'} (on {device})")
-    for side, lines in environment(judge).items():
+    sides = {} if judged == {"header"} else environment(judge)
+    for side, lines in sides.items():
         reporter.write_line(f"{side:>8}: {lines[0]}")
         for line in lines[1:]:
             reporter.write_line(f"          {line}")

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from contracts import deltas
+from contracts import deltas, records
 from contracts.facts import CaseResult, to_json
 from contracts.spellings import SPELLINGS
 
@@ -58,7 +58,7 @@ def _shown(result: CaseResult, folder: str) -> dict[str, Any]:
         first = result.refusals[0]
         message = first.message.replace(folder, "").strip()
         return {REFUSED: f"{first.stage}: {first.error}: {message}"[:MESSAGE]}
-    facts = json.loads(json.dumps(to_json(result.facts)))  # lists, of which differences can be told
+    facts = records.rounded(json.loads(json.dumps(to_json(result.facts))))  # lists, which can be compared
     return {key: value for key, value in facts.items() if key not in LEFT_OUT}
 
 

@@ -461,6 +461,13 @@ def map_too_short(it: Patient) -> None:
     it.set_map(it.map[:-4])
 
 
+@fault(Cause.MAP_TYPE, touches="d2t t2d")
+def map_of_floats(it: Patient) -> None:
+    """d2t was cast with the weights."""
+    name = it.name("d2t")
+    it.tensors[name] = weight(DRAFT_VOCAB, dtype="F32")
+
+
 @fault(Cause.MAP_LENGTH, touches="t2d")
 def mask_too_long(it: Patient) -> None:
     """t2d is as long as a padded vocabulary."""
@@ -749,13 +756,38 @@ def sliding_window(it: Patient) -> None:
 @fault(Cause.OTHER_TARGET, touches="target_vocab")
 def target_of_another_vocabulary(it: Patient) -> None:
     """The target has another vocabulary."""
-    it.target["vocab_size"] = VOCAB + 64
+    it.target["vocab_size"] = VOCAB + 2048
 
 
 @fault(Cause.OTHER_TARGET, touches="target_width")
 def target_of_another_width(it: Patient) -> None:
     """The target is wider."""
     it.target["hidden_size"] = HIDDEN + 32
+
+
+@fault(Cause.OTHER_TARGET, Cause.CAPTURE_UNKNOWN, touches="target_class")
+def draft_as_its_target(it: Patient) -> None:
+    """The draft itself is named as the target."""
+    it.target["architectures"] = ["LlamaForCausalLMEagle3"]
+
+
+@fault(Cause.OTHER_TARGET, touches="target_vocab")
+def target_that_may_be_padded(it: Patient) -> None:
+    """The target's vocabulary is a little larger."""
+    it.target["vocab_size"] = VOCAB + 32
+
+
+@fault(Cause.NOT_EXPRESSIBLE, touches="rope_scaling rope_parameters")
+def scaling_without_a_type(it: Patient) -> None:
+    """The scaling does not say of which type it is."""
+    it.need(not it.is_nested and "rope_scaling" not in it.config)
+    it.config["rope_scaling"] = {"factor": 2.0}
+
+
+@fault(Cause.DRAFT_REFUSED, touches="options")
+def option_that_no_server_has(it: Patient) -> None:
+    """An option of the server is misspelt."""
+    it.server_args += ["--speculative-num-step", "3"]
 
 
 @fault(Cause.CAPTURE_UNKNOWN, touches="target_class")

@@ -110,6 +110,8 @@ def test_all_releases_are_one_row_per_verdict(tmp_path: Path) -> None:
         ("sglang==0.5.20", ["0.5.20"]),
         ("sglang>=0.5.22", ["0.5.22", "0.5.23"]),
         ("sglang>=0.5.12,<0.5.14", ["0.5.12.post1", "0.5.13.post1"]),
+        ("0.5.20", ["0.5.20"]),
+        ("SGLang==0.5.20", ["0.5.20"]),
         ("sglang==0.5.99", ["0.5.23"]),
         ("sglang==0.5.24rc1", ["0.5.23"]),
     ],
@@ -127,8 +129,8 @@ def test_releases_that_are_judged(tmp_path: Path, wanted: str, releases: list[st
         ("sglang==0.4.10", "is older than"),
         ("sglang==latest", "write sglang==0.5.23"),
         ("vllm==0.20", "write sglang==0.5.23"),
-        ("0.5.23", "write sglang==0.5.23"),
-        ("sglang>99", "no recorded release is meant"),
+        ("sglang>99", "no recorded one is meant"),
+        ("newest", "write sglang==0.5.23"),
     ],
 )
 def test_a_release_that_cannot_be_meant_is_one_line(tmp_path: Path, wanted: str, says: str) -> None:
@@ -137,6 +139,12 @@ def test_a_release_that_cannot_be_meant_is_one_line(tmp_path: Path, wanted: str,
     assert found.exit_code == 2
     assert says in found.stderr
     assert found.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(("asked", "judged"), [("0.5.12", "0.5.12.post1"), ("0.5.6", "0.5.6.post2")])
+def test_a_release_is_taken_for_a_patch_of_it(tmp_path: Path, asked: str, judged: str) -> None:
+    draft, _ = good(tmp_path)
+    assert f"in sglang {asked}, taken for {judged}\n" in run(draft, "--for", f"sglang=={asked}").stdout
 
 
 def test_a_release_without_a_record_is_said(tmp_path: Path) -> None:
@@ -364,7 +372,7 @@ def test_from_python(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no such folder"):
         contracts.check(tmp_path / "nothing")
     with pytest.raises(UnsupportedRelease):
-        contracts.check(draft, serving="0.5.23")
+        contracts.check(draft, serving="vllm==0.20")
     with pytest.raises(AttributeError, match="no attribute 'chek'"):
         contracts.chek  # noqa: B018
 

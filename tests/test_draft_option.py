@@ -29,7 +29,7 @@ def test_a_good_draft_passes(own: pytest.Pytester, tmp_path: Path) -> None:
     found.assert_outcomes(passed=len(RULES), deselected=1)
     assert found.ret == 0
     found.stdout.fnmatch_lines(
-        [f"draft: accepts  {draft} in sglang *", "*depths: header (on cpu)", "64 holds"]
+        [f"draft: accepts  {draft} in sglang *", "*depths: header (on cpu)", f"{len(RULES)} holds"]
     )
 
 
@@ -43,7 +43,7 @@ def test_a_fault_fails_by_its_contract(own: pytest.Pytester, tmp_path: Path) -> 
         [
             "BROKEN  header.vocab_map.map_holds_offsets  [[]draft[]]",
             "*cause      d2t-holds-ids: d2t in the checkpoint holds target token ids*",
-            f"*reproduce  pytest -m contracts --draft={draft} * -k vocab_map.map_holds_offsets",
+            "*reproduce  pytest -m contracts --draft=* --draft-for=sglang==* -k vocab_map.map_holds_offsets",
         ]
     )
     verdicts = [json.loads(line) for line in record.read_text().splitlines()[1:-1]]
@@ -60,13 +60,22 @@ def test_doubt_is_not_run_with_the_reason(own: pytest.Pytester, tmp_path: Path) 
     found.stdout.fnmatch_lines(["*why*layer-ids-of-other-convention: *"])
 
 
-def test_without_a_target_fewer_contracts_are_asked_and_that_is_said(
-    own: pytest.Pytester, tmp_path: Path
-) -> None:
+def test_without_a_target_what_needs_it_is_not_run(own: pytest.Pytester, tmp_path: Path) -> None:
     draft, _ = good(tmp_path)
     found = run(own, f"--draft={draft}")
-    assert found.ret == 0
-    found.stdout.fnmatch_lines(["*not judged: 9 contracts: they need the target's config.json (--target)"])
+    assert found.ret == 5
+    needing = sum(rule.needs_target for rule in RULES.values())
+    found.assert_outcomes(passed=len(RULES) - needing, skipped=needing, deselected=1)
+    found.stdout.fnmatch_lines(
+        [f"*not judged: {needing} contracts: they need the target's config.json (--target)"]
+    )
+
+
+@pytest.mark.parametrize("option", ["--target=there", "--draft-for=sglang==0.5.23"])
+def test_options_about_no_draft_are_one_line(own: pytest.Pytester, option: str) -> None:
+    found = own.runpytest(option)
+    assert found.ret == pytest.ExitCode.USAGE_ERROR
+    found.stderr.fnmatch_lines(["ERROR: --target and --draft-for are about the checkpoint of --draft: *"])
 
 
 def test_with_workers(own: pytest.Pytester, tmp_path: Path) -> None:
@@ -96,6 +105,6 @@ def test_the_report_is_a_fixture(own: pytest.Pytester, tmp_path: Path) -> None:
     )
     draft, _ = good(tmp_path)
     own.runpytest("test_mine.py", f"--draft={draft}", "-k", "trainer").assert_outcomes(
-        passed=1, deselected=len(RULES) - 9
+        passed=1, deselected=len(RULES)
     )
     own.runpytest("test_mine.py").assert_outcomes(skipped=1)

@@ -10,7 +10,9 @@ from contracts import records
 from contracts.header import judge, sources
 from contracts.header.reading import LIBRARY
 from contracts.header.report import Report
+from contracts.places import CheckpointError
 from contracts.records import UnsupportedRelease
+from contracts.served_target import ServedTarget
 
 
 def check(
@@ -47,7 +49,7 @@ def check(
     """
     releases, asked_for = _releases(serving)
     found = sources.read_draft(str(draft))
-    its = None if target is None else sources.read_target(str(target))
+    its = None if target is None else _target(str(target))
     report = judge.judge(found, its, releases, server_args=server_args, asked_for=asked_for)
     if not deep:
         return report
@@ -57,6 +59,13 @@ def check(
     return judge.with_library(report, release, shown, server_args=server_args)
 
 
+def _target(named: str) -> ServedTarget:
+    try:
+        return sources.read_target(named)
+    except CheckpointError as error:
+        raise CheckpointError(f"target: {error}") from None
+
+
 def _releases(wanted: str | None) -> tuple[list[str], str | None]:
     if wanted not in (None, "installed"):
         assert wanted is not None
@@ -64,5 +73,5 @@ def _releases(wanted: str | None) -> tuple[list[str], str | None]:
     found = judge.installed()
     if found is None and wanted == "installed":
         told = f"{LIBRARY} is not installed beside this command; name a release, or all"
-        raise UnsupportedRelease(f"--for installed: {told}")
+        raise UnsupportedRelease(f"release 'installed': {told}")
     return judge.exactly(found or records.recorded_releases(LIBRARY)[-1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -60,6 +61,7 @@ def judge(
         judged=tuple(judged),
         contracts=len(asked),
         not_judged=skipped,
+        server_args=tuple(server_args),
         asked_for=asked_for,
     )
 
@@ -120,7 +122,7 @@ def choose(wanted: str) -> tuple[list[str], str | None]:
     """The recorded releases that a user means.
 
     Args:
-        wanted: `all`, `sglang==0.5.23`, or a range such as `sglang>=0.5.17`.
+        wanted: `all`, `sglang==0.5.23` (or `0.5.23`), or a range such as `sglang>=0.5.17`.
 
     Returns:
         Recorded releases, and the one that was named if an older one is taken for it.
@@ -132,33 +134,37 @@ def choose(wanted: str) -> tuple[list[str], str | None]:
     recorded = records.recorded_releases(LIBRARY)
     if wanted == "all":
         return recorded, None
-    told = wanted.removeprefix(LIBRARY).strip()
+    library, *_ = re.split(r"[^A-Za-z]", wanted, maxsplit=1)
+    told = wanted[len(library) :].strip()
     try:
-        specifiers = SpecifierSet(told)
+        specifiers = SpecifierSet(f"=={told}" if told[:1].isdigit() else told)
     except InvalidSpecifier:
         specifiers = SpecifierSet()
-    if not specifiers or told == wanted:
+    if not specifiers or library.lower() not in ("", LIBRARY):
         known = f"{LIBRARY}=={recorded[-1]}, {LIBRARY}>=VERSION, installed or all"
-        raise UnsupportedRelease(f"--for {wanted!r}: write {known}")
+        raise UnsupportedRelease(f"release {wanted!r}: write {known}")
     pinned = [item.version for item in specifiers if item.operator == "==" and "*" not in item.version]
     if len(specifiers) == 1 and pinned:
         return exactly(pinned[0])
     found = [release for release in recorded if specifiers.contains(release, prereleases=True)]
     if not found:
         told = f"{recorded[0]} to {recorded[-1]}"
-        raise UnsupportedRelease(f"--for {wanted!r}: no recorded release is meant; recorded are {told}")
+        raise UnsupportedRelease(f"release {wanted!r}: no recorded one is meant; recorded are {told}")
     return found, None
 
 
 def exactly(version: str) -> tuple[list[str], str | None]:
-    """The recorded release that a version is judged by: its own, or the newest before it.
+    """The recorded release that a version is judged by: its own, a patch of it, or the newest before it.
 
     Raises:
         UnsupportedRelease: it is too old, or no version.
 
     """
     records.check_supported(LIBRARY, version)
-    release = records.baseline(LIBRARY, version)
+    base = Version(version).base_version
+    patched = [it for it in records.recorded_releases(LIBRARY) if Version(it).base_version == base]
+    own = version if version in patched else next(iter(patched), None)
+    release = own or records.baseline(LIBRARY, version)
     assert release is not None  # the oldest release that is supported is recorded
     return [release], None if release == version else version
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
+TYPES = {"d2t": ("I64", "I32"), "t2d": ("BOOL", "U8")}
+"""What the maps are saved in."""
 NEIGHBOURS = 10.0
 """Pairs of neighbours that a random vocabulary has to have before their absence tells something."""
 
@@ -61,6 +63,12 @@ class Maps:
         if self.size is None:
             return None
         return next((at for at, target in enumerate(self.targets) if not 0 <= target < self.size), None)
+
+    @cached_property
+    def num_outside(self) -> int:
+        """How many draft tokens, read as offsets, lead to no token of the target."""
+        size = self.size or 0
+        return sum(not 0 <= target < size for target in self.targets)
 
     @cached_property
     def repeated(self) -> tuple[int, int] | None:

@@ -46,6 +46,8 @@ class Report:
     """How many rules were asked."""
     not_judged: Mapping[str, str]
     """Rules that were not asked, and why."""
+    server_args: tuple[str, ...] = ()
+    """Of the user's own server; the verdict rests on them."""
     library: str | None = None
     """Release of the library that was given the draft itself; None if only headers were judged."""
     asked_for: str | None = None

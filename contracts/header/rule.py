@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import argparse
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -27,6 +28,20 @@ class Offer:
 
 About = Literal["llama", "eagle3", "any"]
 """EAGLE-3 drafts with the layers of Llama, all EAGLE-3 drafts, or whatever a checkpoint holds."""
+
+
+def given(arguments: Sequence[str], option: str) -> str | None:
+    """What an option of a server's command line is given; empty without a value, None if it is not there."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument(option, dest="value")
+    try:
+        known, _ = parser.parse_known_args(list(arguments))
+    except argparse.ArgumentError:
+        return ""
+    found: str | None = known.value
+    return found
+
+
 Judge = Callable[[Offer], Iterator[Finding]]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -44,15 +45,17 @@ class Settings:
         return value
 
     def number(self, key: str) -> float | None:
-        """A number; None if the key is not there or null.
+        """A positive number; None if the key is not there or null.
 
         Raises:
             CheckpointError: it is something else.
 
         """
         value = self.values.get(key)
-        if value is not None and (not isinstance(value, (int, float)) or isinstance(value, bool)):
-            raise self._odd(key, value, "a number")
+        if value is None:
+            return None
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < math.inf:
+            raise self._odd(key, value, "a positive number")
         return value
 
     def flag(self, key: str) -> bool | None:

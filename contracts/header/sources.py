@@ -11,6 +11,7 @@ from contracts import checkpoint
 from contracts.checkpoint import CONFIG, PICKLED, Tensor
 from contracts.header import draft as drafts
 from contracts.header.draft import Draft
+from contracts.header.maps import TYPES as MAPS
 from contracts.header.origin import Writer, origin_of
 from contracts.header.settings import Settings
 from contracts.places import CheckpointError, Folder, Place
@@ -19,8 +20,6 @@ from contracts.served_target import ServedTarget
 _REPOSITORY = re.compile(r"(?P<name>[\w][\w.-]*/[\w][\w.-]*)(@(?P<revision>[\w][\w./-]*))?")
 MAX_MAP = 16 * 2**20
 """Bytes of a map that is read; the largest vocabularies have a quarter of a million tokens."""
-MAPS = {"d2t": ("I64", "I32"), "t2d": ("BOOL", "U8")}
-"""Tensors of which values are read, with the types that they come in."""
 
 
 @dataclass(frozen=True)
@@ -135,20 +134,13 @@ def read_target(named: str) -> ServedTarget:
 
 
 def _map(place: Place, tensors: dict[str, Tensor], name: str) -> tuple[Tensor, bytes] | None:
-    """The values of a map, under whichever name."""
+    """The values of a map, under whichever name; None if there is none, or none that could be one."""
     tensor = next((tensors[it] for it in (name, f"model.{name}") if it in tensors), None)
     if tensor is None:
         return None
+    if tensor.dtype not in MAPS[name] or len(tensor.shape) != 1 or tensor.size > MAX_MAP:
+        return None  # a rule says so
     file = place.label(tensor.file)
-    if tensor.dtype not in MAPS[name]:
-        expected = " or ".join(MAPS[name])
-        raise CheckpointError(
-            f"{file}: {name} is of dtype {tensor.dtype}, expected {expected}; save it again"
-        )
-    if len(tensor.shape) != 1 or tensor.size > MAX_MAP:
-        raise CheckpointError(
-            f"{file}: {name} has shape {list(tensor.shape)}, no vocabulary map; save it again"
-        )
     data = place.read(tensor.file, tensor.offset, tensor.size) if tensor.size else b""
     if len(data) != tensor.size:
         raise CheckpointError(f"{file}: tensor {name!r}: the file ends too soon; copy the checkpoint again")

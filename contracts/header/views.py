@@ -10,7 +10,6 @@ from typing import Any
 from rich.console import Console
 
 from contracts import records
-from contracts.conventions import WINDOW_ARGUMENT
 from contracts.header.findings import Damage, Finding, Verdict
 from contracts.header.reading import LIBRARY
 from contracts.header.report import Judged, Report, Spread, ranges
@@ -67,9 +66,7 @@ def about(report: Report) -> list[tuple[str, str]]:
 def serve_with(report: Report) -> str:
     """The arguments with which a server takes the draft."""
     usual = ["--speculative-algorithm", "EAGLE3", "--speculative-draft-model-path", report.draft.name]
-    window = report.draft.config.integer("sliding_window")
-    slides = "sliding_attention" in report.draft.config.words("layer_types")
-    return shlex.join([*usual, *((WINDOW_ARGUMENT, str(window - 1)) if slides and window else ())])
+    return shlex.join([*usual, *report.server_args])
 
 
 def write_text(console: Console, report: Report) -> None:
@@ -79,7 +76,7 @@ def write_text(console: Console, report: Report) -> None:
     console.print(f"[{colour}]{report.verdict}[/{colour}]{text(rest)}")
     for word, sentence in about(report):
         console.print(f"  {word:<12}  {text(sentence)}")
-    if len(report.judged) > 1:
+    if len(list(rows(report))) > 1:
         _write_rows(console, report)
     for spread in report.faults:
         _write_finding(console, spread, report)
@@ -110,14 +107,13 @@ def _causes(judged: Judged) -> list[str]:
 def _write_rows(console: Console, report: Report) -> None:
     known = records.recorded_releases(LIBRARY)
     told = [(ranges(releases, known), verdict, causes) for releases, verdict, causes in rows(report)]
-    width = max(len(LIBRARY), *(len(releases) for releases, _, _ in told))
+    width = max(len(releases) for releases, _, _ in told)
     console.print()
     for releases, verdict, causes in told:
         colour = COLOURS[verdict]
         padding = " " * (max(map(len, Verdict)) - len(verdict))
-        console.print(
-            f"  {releases:<{width}}  [{colour}]{verdict}[/{colour}]{padding}  {text(', '.join(causes))}"
-        )
+        rest = f"{padding}  {text(', '.join(causes))}".rstrip()
+        console.print(f"  {releases:<{width}}  [{colour}]{verdict}[/{colour}]{rest}")
 
 
 def _write_finding(console: Console, spread: Spread, report: Report) -> None:
@@ -227,16 +223,17 @@ def as_annotations(report: Report) -> str:
         item = spread.finding
         level = LEVELS.get(item.damage, "error")
         file = _property(report.draft.config.where)
-        message = f"{item.where}: expected {item.expected}; seen {item.seen}. {item.told_fix}"
-        lines.append(f"::{level} file={file},title={_property(str(item.cause))}::{_message(message)}")
+        told = f"{item.where}: expected {item.expected}; seen {item.seen}. {item.told_fix}"
+        lines.append(f"::{level} file={file},title={_property(str(item.cause))}::{message(told)}")
     level = "notice" if report.verdict is Verdict.ACCEPTS else "error"
-    lines.append(f"::{level}::{_message(headline(report))}")
+    lines.append(f"::{level}::{message(headline(report))}")
     return "\n".join(lines) + "\n"
 
 
-def _message(words: str) -> str:
+def message(words: str) -> str:
+    """Words as they may stand in a workflow command of GitHub."""
     return words.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(words: str) -> str:
-    return _message(words).replace(":", "%3A").replace(",", "%2C")
+    return message(words).replace(":", "%3A").replace(",", "%2C")

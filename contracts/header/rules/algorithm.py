@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
+import difflib
 from collections.abc import Iterator
 
 from contracts.causes import Cause
 from contracts.header.findings import Damage, Finding
 from contracts.header.kind import SERVED_BY, Kind, kind_of
 from contracts.header.reading import LIBRARY
-from contracts.header.rule import Offer, rule
+from contracts.header.rule import Offer, given, rule
 
 FLAG = "--speculative-algorithm"
 EAGLE3 = (Kind.EAGLE3, Kind.EAGLE3_MLA)
@@ -58,7 +58,7 @@ def layers_are_of_a_kind_that_is_looked_into(offer: Offer) -> Iterator[Finding]:
 @rule(Cause.ALGORITHM_DIFFERS, about="eagle3")
 def server_runs_that_algorithm(offer: Offer) -> Iterator[Finding]:
     """The server is told the algorithm that the draft is for."""
-    told = _told(offer.server_args)
+    told = given(offer.server_args, FLAG)
     if told is None or told.upper() == "EAGLE3":
         return
     known = f"algorithm.{told.upper()}"
@@ -68,7 +68,7 @@ def server_runs_that_algorithm(offer: Offer) -> Iterator[Finding]:
         damage=Damage.COLLAPSES if skipped else Damage.FAILS,
         where=FLAG,
         expected="EAGLE3",
-        seen=told,
+        seen=told or "no value",
         consequence="the server starts without fc and without the draft's token map, and rejects every draft "
         "token"
         if skipped
@@ -76,13 +76,20 @@ def server_runs_that_algorithm(offer: Offer) -> Iterator[Finding]:
     )
 
 
-def _told(arguments: tuple[str, ...]) -> str | None:
-    """The algorithm that a server's command line names; None if it names none."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    parser.add_argument(FLAG)
-    try:
-        known, _ = parser.parse_known_args(arguments)
-    except argparse.ArgumentError:  # the flag without a value
-        return ""
-    found: str | None = vars(known)["speculative_algorithm"]
-    return found
+@rule(Cause.DRAFT_REFUSED, about="eagle3")
+def server_has_these_options(offer: Offer) -> Iterator[Finding]:
+    """Every option for speculation that the server is given is one that the release has."""
+    known = offer.reading.traits["server_options"]
+    words = (word.partition("=")[0] for word in offer.server_args)
+    for option in words:
+        if option.startswith("--speculative-") and option not in known:
+            near = difflib.get_close_matches(option, known, n=1)
+            yield Finding(
+                cause=Cause.DRAFT_REFUSED,
+                damage=Damage.FAILS,
+                where=option,
+                expected=near[0] if near else "an option of this release",
+                seen="none that it has",
+                consequence="the server ends with a usage error",
+                fix=f"Write {near[0]}." if near else "Look into the release's --help.",
+            )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contracts.causes import Cause
 from contracts.conventions import WINDOW_ARGUMENT
 from contracts.header.findings import Damage, Finding
-from contracts.header.rule import Offer, rule
+from contracts.header.rule import Offer, given, rule
 
 
 @rule(Cause.WINDOW_DIFFERS)
@@ -20,7 +20,7 @@ def window_is_applied(offer: Offer) -> Iterator[Finding]:
         return
     spelled = offer.reading["sliding_window.layer_types"]
     applied = (spelled.facts.get("attention") or {}).get("windows") != [None]
-    if (not spelled.refused and applied) or WINDOW_ARGUMENT in offer.server_args:
+    if (not spelled.refused and applied) or given(offer.server_args, WINDOW_ARGUMENT) is not None:
         return
     known = WINDOW_ARGUMENT in offer.reading.traits["server_options"]
     yield Finding(

@@ -76,15 +76,17 @@ def draft_vocab_size_is_said(offer: Offer) -> Iterator[Finding]:
     """config.json states draft_vocab_size."""
     if "draft_vocab_size" in offer.draft.config or not offer.reading["draft_vocab_size.absent_full"].refused:
         return
-    head = offer.draft.shape("lm_head.weight")
-    rows = head[0] if head else "the rows of lm_head.weight"
+    known = [shape[0] for name in ("lm_head.weight", "d2t") if (shape := offer.draft.shape(name))]
+    due = str(known[0]) if known else "null"
     yield Finding(
         cause=Cause.CONFIG_NOT_RESOLVED,
         damage=Damage.FAILS,
         where="draft_vocab_size",
-        expected=f"{rows}, as lm_head.weight has rows" if head else str(rows),
+        expected=f"{due}, the rows of lm_head.weight"
+        if known
+        else "null, as the draft has no head of its own",
         seen="nothing",
-        fix=f'Write "draft_vocab_size": {rows} to config.json.',
+        fix=f'Write "draft_vocab_size": {due} to config.json.',
     )
 
 

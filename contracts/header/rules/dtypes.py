@@ -9,7 +9,7 @@ from contracts.causes import Cause
 from contracts.conventions import DTYPES
 from contracts.header.draft import Draft
 from contracts.header.findings import Damage, Finding
-from contracts.header.rule import Offer, rule
+from contracts.header.rule import Offer, given, rule
 
 MAPS = ("d2t", "t2d")
 OF_QUANTISATION = ("_scale", ".scale", "scale_inv", "_packed", "_zero_point", "_shape", "_g_idx")
@@ -46,16 +46,15 @@ def dtype_is_that_of_the_target(offer: Offer) -> Iterator[Finding]:
     if offer.draft.needs_export:
         return  # export states the target's
     said, its = stated(offer.draft), offer.target.dtype
-    if "--dtype" in offer.server_args or offer.draft.config.section("quantization_config"):
-        return
-    if _computed(offer, said) == _computed(offer, its):
+    told = given(offer.server_args, "--dtype") not in (None, "auto")
+    if told or _computed(offer, said) == _computed(offer, its):
         return
     yield Finding(
         cause=Cause.DTYPE_DIFFERS,
         damage=Damage.FAILS,
         where="dtype",
         expected=f"{its}, as the target",
-        seen=said or "nothing, which is read as float32",
+        seen=said or f"nothing, which is served as {_computed(offer, said)}",
         consequence="the server starts, and ends with the first batch",
         fix=f'Write "dtype": "{its}" to config.json (its weights are cast), or serve with --dtype {its}.',
     )
@@ -65,9 +64,9 @@ def dtype_is_that_of_the_target(offer: Offer) -> Iterator[Finding]:
 def dtype_is_that_of_the_weights(offer: Offer) -> Iterator[Finding]:
     """config.json states the dtype that the weights are stored in."""
     said, held = stated(offer.draft), stored(offer.draft)
-    if offer.draft.needs_export:
-        return  # export states the target's
-    if held not in DTYPES or said == DTYPES[held] or (offer.target and said == offer.target.dtype):
+    if offer.draft.needs_export or offer.target:
+        return  # what counts is the target's, which export states
+    if held not in DTYPES or said == DTYPES[held]:
         return
     yield Finding(
         cause=Cause.DTYPE_DIFFERS,
@@ -92,8 +91,8 @@ def quantization_is_that_of_the_weights(offer: Offer) -> Iterator[Finding]:
             where="quantization_config",
             expected=f"none: all weights are {stored(offer.draft)}",
             seen=f"{block.get('quant_method', 'a block without quant_method')}",
-            consequence="layers are built for quantised weights and scales, which are not there: the server "
-            "fails, or drafts nonsense",
+            consequence="layers are built for quantised weights and scales, which are not there: it drafts "
+            "nonsense, where the server starts at all",
         )
     else:
         yield Finding(

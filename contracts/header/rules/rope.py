@@ -10,7 +10,7 @@ from contracts.header.draft import Draft
 from contracts.header.findings import Damage, Finding
 from contracts.header.origin import DEFAULT_STATES
 from contracts.header.reading import LIBRARY, Reading
-from contracts.header.rule import Offer, rule
+from contracts.header.rule import Offer, given, rule
 
 DEFAULT_BASE = 10_000.0
 PARAMETERS, SCALING, BASE = "rope_parameters", "rope_scaling", "rope_theta"
@@ -100,6 +100,22 @@ def _scalings(draft: Draft) -> Iterator[tuple[str, Mapping[str, Any]]]:
             yield place, rope
 
 
+@rule(Cause.NOT_EXPRESSIBLE)
+def scaling_has_a_type(offer: Offer) -> Iterator[Finding]:
+    """A scaling of the rotary embedding says of which type it is."""
+    rope = offer.draft.config.section(SCALING)
+    if "factor" in rope and "rope_type" not in rope and "type" not in rope:
+        yield Finding(
+            cause=Cause.NOT_EXPRESSIBLE,
+            damage=Damage.UNKNOWN,
+            where=f"{SCALING}.rope_type",
+            expected=f"one of {', '.join(RECORDED)}",
+            seen="nothing",
+            consequence="without a type it may not be applied at all",
+            fix="Write the type that the draft was trained with.",
+        )
+
+
 def _unscaled(reading: Reading, spelling: str) -> bool:
     """Whether angles are those without scaling, at either base."""
     return any(reading.same(spelling, other, "rope") for other in ("plain", "rope.absent"))
@@ -120,9 +136,7 @@ def scaling_is_of_a_type_that_is_computed(offer: Offer) -> Iterator[Finding]:
             where=f"{PARAMETERS if place == 'parameters' else SCALING}.rope_type",
             expected=f"one of default, {', '.join(RECORDED)}",
             seen=kind,
-            consequence=f"a type that the release does not know ends the server: {refused}"
-            if refused
-            else "",
+            consequence="a type that the release does not know ends the server" if refused else "",
             fix="Correct the type, if it is a slip; else see with --deep what the release makes of it.",
         )
         return
@@ -199,7 +213,9 @@ def base_is_that_of_the_target(offer: Offer) -> Iterator[Finding]:
 def context_is_as_long_as_the_target(offer: Offer) -> Iterator[Finding]:
     """The draft states no fewer positions than its target's context has."""
     assert offer.target is not None
-    own, its = offer.draft.config.integer("max_position_embeddings"), offer.target.context_length
+    asked = given(offer.server_args, "--context-length") or ""
+    own = offer.draft.config.integer("max_position_embeddings")
+    its = int(asked) if asked.isdecimal() else offer.target.context_length
     if own is None or own >= its or offer.draft.needs_export:  # export states the target's
         return
     refused = offer.reading["max_position_embeddings.short"].refused

@@ -14,6 +14,8 @@ DAMAGE = {
     Cause.STATE_WITHOUT_RESIDUAL: Damage.LOSES,
     Cause.CAPTURE_UNKNOWN: Damage.UNKNOWN,
 }
+PADDING = 1024
+"""Tokens by which padded vocabularies may differ."""
 USUAL = (2, 4, 6)
 """States that any class can be asked for."""
 
@@ -30,17 +32,36 @@ def sizes_are_those_of_the_target(offer: Offer) -> Iterator[Finding]:
         if own is None or own == its:
             continue
         narrow = key == "hidden_size"
+        padded = not narrow and abs(own - its) <= PADDING
         yield Finding(
             cause=Cause.OTHER_TARGET,
-            damage=Damage.FAILS if narrow else Damage.COLLAPSES,
+            damage=Damage.FAILS if narrow else Damage.UNKNOWN if padded else Damage.COLLAPSES,
             where=key,
             expected=f"{its}, as the target has",
             seen=str(own),
             consequence="fc gets states of another width, and the first batch fails"
             if narrow
-            else "token ids mean other tokens, if the vocabularies differ in more than padding",
+            else "right if one vocabulary is padded; else token ids mean other tokens"
+            if padded
+            else "token ids mean other tokens",
             fix="Serve it with the target that it was trained for"
             + ("; a draft that is narrower than its target states target_hidden_size." if narrow else "."),
+        )
+
+
+@rule(Cause.OTHER_TARGET, needs_target=True, about="eagle3")
+def target_is_no_draft(offer: Offer) -> Iterator[Finding]:
+    """What was named as the target is a language model, not a draft."""
+    assert offer.target is not None
+    drafts = [name for name in offer.target.architectures if "eagle3" in name.lower()]
+    if drafts:
+        yield Finding(
+            cause=Cause.OTHER_TARGET,
+            damage=Damage.FAILS,
+            where="the target",
+            expected="the language model that the draft was trained for",
+            seen=f"a draft ({drafts[0]})",
+            fix="Name the target's folder with --target.",
         )
 
 

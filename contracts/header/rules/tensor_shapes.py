@@ -31,9 +31,6 @@ def attention_is_as_said(offer: Offer) -> Iterator[Finding]:
         wrong.append(f"o_proj is {list(shape)}, not {[hidden, heads * width]}")
     if not wrong:
         return
-    queries = draft.shape("layers.0.self_attn.q_proj.weight")
-    whole = queries is not None and _rows(queries) % heads == 0
-    fits = f"head_dim {_rows(queries) // heads}" if whole and queries is not None else "other heads"
     yield Finding(
         cause=Cause.HEADS_DIFFER,
         damage=Damage.FAILS,
@@ -42,8 +39,20 @@ def attention_is_as_said(offer: Offer) -> Iterator[Finding]:
         + ("" if said else " (hidden_size / heads, as head_dim is unsaid)"),
         seen="; ".join(wrong),
         consequence="the loader refuses the projections; on a CPU it pads them",
-        fix=f"Make config.json state what was trained: the tensors look like {fits}.",
+        fix=_heads_fix(draft, heads, width, hidden),
     )
+
+
+def _heads_fix(draft: Draft, heads: int, width: int, hidden: int) -> str:
+    """Which key to change so that the projections fit, if one key does."""
+    queries, keys, out = (draft.shape(f"layers.0.self_attn.{it}_proj.weight") or () for it in "qko")
+    if _rows(out) not in (0, hidden):
+        return f'Write "hidden_size": {_rows(out)} to config.json, if that was trained.'
+    if _rows(queries) == heads * width and _rows(keys) and _rows(keys) % width == 0:
+        return f'Write "num_key_value_heads": {_rows(keys) // width} to config.json.'
+    if _rows(queries) and _rows(queries) % heads == 0:
+        return f'Write "head_dim": {_rows(queries) // heads} to config.json, or the heads of training.'
+    return "Make config.json state the heads that were trained."
 
 
 def _rows(shape: tuple[int, ...]) -> int:
@@ -146,7 +155,7 @@ def fc_takes_the_states(offer: Offer) -> Iterator[Finding]:
         expected=f"[{hidden}, {built * width}], for {built} states of {width}",
         seen=str(list(shape)),
         consequence="the loader refuses fc, or the first batch fails",
-        fix=_fix(draft, shape[1] / width, bool(refused)),
+        fix=_fix(draft, shape, width, bool(refused)),
     )
 
 
@@ -165,9 +174,12 @@ def _counted_by(draft: Draft) -> str:
     return "ids.top_four" if draft.ids else "plain"
 
 
-def _fix(draft: Draft, chunks: float, refused: bool) -> str:
+def _fix(draft: Draft, shape: tuple[int, ...], width: int, refused: bool) -> str:
+    rows, chunks = shape[0], shape[1] / width
+    if rows != draft.config.integer("hidden_size"):
+        return "fc is not of this hidden size, or transposed; save it again, as torch.nn.Linear keeps it."
     if not chunks.is_integer():
         return "fc and the target's hidden size are not of one draft; state target_hidden_size if it differs."
     if refused:
         return f"Serve it with sglang >= 0.5.12, with the {int(chunks)} ids in eagle_config."
-    return f"Write the {int(chunks)} layer ids of training to eagle_config.eagle_aux_hidden_state_layer_ids."
+    return f"Write as many ids as fc takes, {int(chunks)}, to eagle_config.eagle_aux_hidden_state_layer_ids."

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contracts.causes import Cause
 from contracts.header.draft import Draft
 from contracts.header.findings import Damage, Finding
+from contracts.header.maps import TYPES
 from contracts.header.rule import Offer, rule
 
 SIDE_FILES = ("d2t", "t2d", "token_map", "hot_token", "freq_", "vocab_map")
@@ -16,7 +17,7 @@ SIDE_FILES = ("d2t", "t2d", "token_map", "hot_token", "freq_", "vocab_map")
 @rule(Cause.MAP_MISSING, about="eagle3")
 def reduced_vocabulary_has_a_map(offer: Offer) -> Iterator[Finding]:
     """A draft over a part of the vocabulary says which part."""
-    if offer.draft.d2t is not None or not offer.draft.is_reduced:
+    if "d2t" in offer.draft.by_canonical or not offer.draft.is_reduced:
         return
     mapped = offer.reading["d2t.absent"].facts["vocab_map"]["mapped"]
     beside = _side_files(offer.draft)
@@ -31,6 +32,26 @@ def reduced_vocabulary_has_a_map(offer: Offer) -> Iterator[Finding]:
             fix="Save d2t in the checkpoint: target id minus draft id"
             + (f"; {beside[0]} may hold it" if beside else "")
             + ".",
+        )
+
+
+@rule(Cause.MAP_TYPE, about="eagle3")
+def maps_are_lists_of_token_ids(offer: Offer) -> Iterator[Finding]:
+    """d2t is a list of integers, t2d one of truth values."""
+    for name, types in TYPES.items():
+        tensor = offer.draft.tensor(name)
+        if tensor is None or (tensor.dtype in types and len(tensor.shape) == 1):
+            continue
+        read = name == "d2t"
+        yield Finding(
+            cause=Cause.MAP_TYPE,
+            damage=Damage.FAILS if read else Damage.NOTE,
+            where=name,
+            expected=f"a list of {' or '.join(types)}",
+            seen=f"{tensor.dtype} of shape {list(tensor.shape)}",
+            consequence="the server ends, or drafts tokens that were not meant; its values were not judged"
+            if read
+            else "none in sglang, which reads no t2d; its values were not judged",
         )
 
 
@@ -98,9 +119,10 @@ def map_leads_to_tokens(offer: Offer) -> Iterator[Finding]:
         cause=Cause.MAP_OUT_OF_RANGE,
         damage=Damage.FAILS,
         where=f"d2t[{maps.outside}]",
-        expected=f"a token of the {maps.size} that the target has",
+        expected=f"a token of the {maps.size} that vocab_size states",
         seen=f"token {maps.targets[maps.outside]}",
         consequence="the first time that it is drafted, the server ends or the token is rejected",
+        fix=f"Build the map again: {maps.num_outside} of {len(maps.d2t)} entries lead outside.",
     )
 
 
