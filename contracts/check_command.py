@@ -69,9 +69,7 @@ Server = Annotated[
 ]
 Deep = Annotated[
     bool,
-    typer.Option(
-        "--deep", help="Give the draft to the installed sglang, too (ten seconds; no weight is read)."
-    ),
+    typer.Option("--deep", help="Give the draft to the installed sglang, too (ten seconds and more)."),
 ]
 Python = Annotated[
     str | None,

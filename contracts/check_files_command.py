@@ -47,10 +47,14 @@ def check_files(
             console.print(f"[red]error[/red]: {text(str(error))}")
             worst = worst or EXIT_BAD_INPUT
             continue
-        if kind is Kind.LANGUAGE_MODEL:
+        if kind not in (Kind.EAGLE3, Kind.EAGLE3_MLA):
             continue
         drafts += 1
-        report = make_report(str(folder), target, release, server_args)
+        try:
+            report = make_report(str(folder), target, release, server_args)
+        except typer.Exit:  # it said why
+            worst = worst or EXIT_BAD_INPUT
+            continue
         views.write_text(console, report)
         passes = report.verdict is Verdict.ACCEPTS or (unsure and report.verdict is Verdict.UNKNOWN)
         status = 0 if passes else STATUS[report.verdict]

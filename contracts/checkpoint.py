@@ -23,6 +23,8 @@ INDEX = "model.safetensors.index.json"
 MAX_HEADER = 8 * 2**20
 """Bytes of a header; a draft of a thousand tensors has 150 KB. The format itself allows 100 MB, which would
 take gigabytes to parse."""
+MOST_TENSORS = 20_000
+"""Tensors of a checkpoint; a draft of eight layers with 256 experts each has 6,000."""
 MAX_JSON = 8 * 2**20
 """Bytes of a JSON file."""
 MAX_RANK = 16
@@ -101,6 +103,9 @@ def tensors(place: Place, files: list[str]) -> dict[str, Tensor]:
                 told = f"tensor {name!r} is in {found[name].file} too; keep one of the two files"
                 raise CheckpointError(f"{place.label(file)}: {told}")
             found[name] = tensor
+        if len(found) > MOST_TENSORS:
+            told = f"more than {MOST_TENSORS} tensors, and no draft has as many; is it the right checkpoint?"
+            raise CheckpointError(f"{place.where}: {told}")
     _check_index(place, promised, found)
     return found
 

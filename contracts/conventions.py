@@ -19,6 +19,14 @@ DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 """What weights are stored in, as safetensors and as torch call it."""
 WINDOW_ARGUMENT = "--speculative-draft-window-size"
 """Of sglang's command line."""
+ORIGINAL_LENGTH = "original_max_position_embeddings"
+ROPE_KEYS = {
+    "default": frozenset[str](),
+    "linear": frozenset({"factor"}),
+    "llama3": frozenset({"factor", "low_freq_factor", "high_freq_factor", ORIGINAL_LENGTH}),
+    "yarn": frozenset({"factor", ORIGINAL_LENGTH}),
+}
+"""Scalings, with their keys, of which the forward contracts show that both sides compute the same angles."""
 STAMP = "exported_by_draft_contracts"
 """Key of config.json that says for which release, and what a forced export could not express; no engine reads
 it, and what lacks it is never overwritten."""

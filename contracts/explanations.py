@@ -273,7 +273,7 @@ EXPLANATIONS: Mapping[Cause, Explanation] = {
         why="d2t was saved as floating-point numbers or with a dimension too many, as happens when a whole "
         "state dict is cast. sglang adds the draft ids to it and uses the sums as token ids. Depth header "
         "names it.",
-        symptom="Loud as a rule: an error about indices in the first batch that drafts.",
+        symptom="None where the type holds every id, as float32 does; else draft tokens are other tokens.",
         confirm="Types and shapes of the two maps." + _shapes("d2t", "t2d"),
     ),
     Cause.MAP_LENGTH: Explanation(

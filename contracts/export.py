@@ -251,7 +251,7 @@ def _length(saved: SavedConfig, target: ServedTarget | None) -> int:
     It only makes the table of angles longer, where the scaling does not depend on it.
     """
     length = saved.transformer_layer_config.max_position_embeddings
-    return max(length, target.context_length if target else 0)
+    return max(length, (target.context_length if target else None) or 0)
 
 
 def _rope(layer: LayerConfig) -> dict[str, Any]:
@@ -301,11 +301,15 @@ def _layer_ids(
 
 def _check_target(source: Checkpoint, saved: SavedConfig, target: ServedTarget) -> None:
     layer = saved.transformer_layer_config
+    for what, value in (("vocab_size", target.vocab_size), ("context length", target.context_length)):
+        if value is None:
+            told = f"states no {what}, and its class's default is not known here; write it there"
+            raise CheckpointError(f"{target.folder / 'config.json'}: {told}")
     for what, ours, theirs in (
         ("vocab_size", layer.vocab_size, target.vocab_size),
         ("hidden_size", saved.target_hidden_size or layer.hidden_size, target.hidden_size),
     ):
-        if ours != theirs:
+        if theirs is not None and ours != theirs:
             raise CheckpointError(
                 f"{source.path / 'config.json'}: {what} is {ours}, and the target's is {theirs}; "
                 "this draft was trained for another target"

@@ -104,7 +104,7 @@ def read_policy(file: Path) -> Policy:
         return Policy.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
     except OSError as error:
         raise PolicyError(f"{file}: cannot be read ({error.strerror})") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise PolicyError(f"{file}: not readable as TOML ({error})") from None
     except ValidationError as error:
         first = error.errors()[0]
@@ -129,7 +129,7 @@ def read_record(file: Path) -> Record:
         raise RecordError(f"{file}: cannot be read ({error.strerror})") from None
     except _NotWhole as error:
         raise RecordError(f"{file}: no record of verdicts: {error}") from None
-    except (UnicodeDecodeError, ValueError, KeyError, TypeError, AttributeError):
+    except (UnicodeDecodeError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         told = "no record of verdicts; make one with pytest's --verdicts, or contracts check --format json"
         raise RecordError(f"{file}: {told}") from None
 
@@ -160,7 +160,7 @@ def _of_check(file: Path, report: dict[str, Any]) -> Record:
         for name, why in report["not_judged"].items()
     ]
     judged = Line(f"{HEADER}draft", report["draft"], Outcome.HOLDS, "", "")
-    return Record(str(file), (*lines, judged) if report["contracts"] else tuple(lines))
+    return Record(str(file), (*lines, judged) if report["contracts"] and report["releases"] else ())
 
 
 def decide(records: Iterable[Record], policy: Policy) -> Decision:

@@ -7,18 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from contracts.causes import Cause
-from contracts.conventions import NORM_FLAGS, WINDOW_ARGUMENT
+from contracts.conventions import NORM_FLAGS, ROPE_KEYS, WINDOW_ARGUMENT
 from contracts.dialect import Dialect, first_with_norm, pattern
 from contracts.saved_draft import SavedConfig
 
-ORIGINAL_LENGTH = "original_max_position_embeddings"
-ROPE_KEYS = {
-    "default": frozenset[str](),
-    "linear": frozenset({"factor"}),
-    "llama3": frozenset({"factor", "low_freq_factor", "high_freq_factor", ORIGINAL_LENGTH}),
-    "yarn": frozenset({"factor", ORIGINAL_LENGTH}),
-}
-"""Scalings, with their keys, of which the forward contracts show that both sides compute the same angles."""
 ACTIVATIONS = frozenset({"silu"})
 """The only one that sglang's Llama MLP takes; it raises for others."""
 ATTENTION_KINDS = frozenset({"full_attention", "sliding_attention"})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -15,6 +14,8 @@ CONTEXT_LENGTH_KEYS = (
     "max_sequence_length", "seq_length", "max_seq_len", "model_max_length", "max_position_embeddings",
 )  # fmt: skip
 """Where sglang looks for the context length, in this order."""
+MOST_LENGTH, MOST_FACTOR, MOST_BASE = 2**31, 1e6, 1e15
+"""What no context, factor of scaling or base of a rotary embedding is beyond."""
 STRETCHED = ("linear", "dynamic")
 """RoPE types whose factor sglang multiplies the length by; the others say the whole length themselves."""
 
@@ -31,11 +32,14 @@ class ServedTarget(BaseModel):
     """Class of the target, then that of the language model that it wraps."""
     num_hidden_layers: Positive
     hidden_size: Positive
-    vocab_size: Positive
-    context_length: Annotated[int, Field(gt=0, le=2**31)]
-    """Positions that the engine makes room for."""
+    vocab_size: Positive | None = None
+    """None where config.json leaves it to the default of its class."""
+    context_length: Annotated[int, Field(gt=0, le=2**31)] | None = None
+    """Positions that the engine makes room for; None likewise."""
     dtype: Literal["float32", "float16", "bfloat16"]
     """What a target is computed in, and with it the draft."""
+    states_dtype: bool = True
+    """Whether config.json says so itself."""
     rope_theta: float | None = None
     """Base of its rotary embedding, where one holds for all layers."""
 
@@ -60,12 +64,12 @@ class ServedTarget(BaseModel):
 
         """
         file = folder / "config.json"
-        text = config.get("text_config")
-        inner: dict[str, Any] = text if isinstance(text, dict) else {}
+        inner = _language_model(config)
         merged = {**config, **inner}
         merged["architectures"] = (*_names(config), *_names(inner))
         merged["folder"] = folder
-        merged["context_length"] = _context_length(merged)
+        merged["context_length"] = context_length(merged)
+        merged["states_dtype"] = bool(merged.get("dtype") or merged.get("torch_dtype") or _is_mxfp4(merged))
         merged["dtype"] = _dtype(merged)
         merged["rope_theta"] = _rope_theta(merged)
         try:
@@ -76,18 +80,35 @@ class ServedTarget(BaseModel):
             raise CheckpointError(f"{file}: no language model's config ({key}: {first['msg']})") from None
 
 
+def _language_model(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The config of the language model that a target wraps; empty if it wraps none."""
+    for key in ("text_config", "llm_config", "language_config", "thinker_config"):
+        inner = config.get(key)
+        if isinstance(inner, dict):
+            return {**inner, **_language_model(inner)}
+    return {}
+
+
+def _is_mxfp4(config: Mapping[str, Any]) -> bool:
+    """Whether sglang serves it in bfloat16 whatever it says (model_overrides/gpt_oss.py of 0.5.23)."""
+    block = config.get("quantization_config")
+    return isinstance(block, dict) and block.get("quant_method") == "mxfp4"
+
+
 def _dtype(config: dict[str, Any]) -> Any:
     """As sglang takes it (_get_and_verify_dtype in configs/model_config.py of 0.5.23).
 
     A target that states none counts as float32, and of float32 targets gemma's alone are served in bfloat16.
     """
+    if _is_mxfp4(config):
+        return "bfloat16"
     dtype = config.get("dtype") or config.get("torch_dtype") or "float32"
     gemma = str(config.get("model_type", "")).startswith("gemma")
     return "bfloat16" if gemma and dtype == "float32" else dtype
 
 
-def _context_length(config: dict[str, Any]) -> Any:
-    """As sglang derives it (get_context_length in utils/hf_transformers/common.py of 0.5.23).
+def context_length(config: dict[str, Any]) -> Any:
+    """Positions of a model, as sglang derives them (get_context_length in utils/hf_transformers/common.py).
 
     Without any of these keys it takes the default of the target's config class, which is not known here.
     """
@@ -95,7 +116,8 @@ def _context_length(config: dict[str, Any]) -> Any:
     rope = config.get("rope_scaling") or config.get("rope_parameters")
     if isinstance(rope, dict) and (rope.get("rope_type") or rope.get("type")) in STRETCHED:
         factor = rope.get("factor", 1)
-        if isinstance(length, int) and isinstance(factor, (int, float)) and math.isfinite(factor):
+        sound = isinstance(factor, (int, float)) and 0 < factor < MOST_FACTOR
+        if isinstance(length, int) and length < MOST_LENGTH and sound:
             return int(factor * length)
     return length
 
@@ -104,7 +126,9 @@ def _rope_theta(config: dict[str, Any]) -> float | None:
     parameters = config.get("rope_parameters")
     inner = parameters.get("rope_theta") if isinstance(parameters, dict) else None
     found = inner if inner is not None else config.get("rope_theta")
-    return float(found) if isinstance(found, (int, float)) and not isinstance(found, bool) else None
+    if not isinstance(found, (int, float)) or isinstance(found, bool) or not 0 < found < MOST_BASE:
+        return None
+    return float(found)
 
 
 def _names(config: Mapping[str, Any]) -> tuple[str, ...]:

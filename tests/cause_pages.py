@@ -13,8 +13,8 @@ INDEX = """# Causes
 
 What a contract can name where it does not hold. `contracts explain CAUSE` prints the same page. Commands
 that confirm a cause read the checkpoint with torch and safetensors, and are run in the draft's folder;
-TRAINED_DRAFT and SERVED_DRAFT are the folders of the draft as saved and as served, TARGET is the target's, URL
-a server's. Written by
+TRAINED_DRAFT and SERVED_DRAFT are the folders of the draft as saved and as served, TARGET is the target's,
+URL a server's. Written by
 `python -m tests.cause_pages` from [causes.py](../../contracts/causes.py) and
 [explanations.py](../../contracts/explanations.py), held by `tests/test_explain.py`.
 

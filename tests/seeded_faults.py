@@ -787,7 +787,7 @@ def scaling_without_a_type(it: Patient) -> None:
 @fault(Cause.DRAFT_REFUSED, touches="options")
 def option_that_no_server_has(it: Patient) -> None:
     """An option of the server is misspelt."""
-    it.server_args += ["--speculative-num-step", "3"]
+    it.server_args += ["--speculative-num-stepps", "3"]
 
 
 @fault(Cause.CAPTURE_UNKNOWN, touches="target_class")
@@ -855,6 +855,90 @@ def quantized(it: Patient) -> None:
 def algorithm_of_the_predecessor(it: Patient) -> None:
     """The server is told EAGLE."""
     it.server_args += ["--speculative-algorithm", "EAGLE"]
+
+
+# ------------------------------------------------------------- what is not said, or null
+
+
+def _unsaid(key: str, touches: str) -> None:
+    def apply(it: Patient) -> None:
+        it.need(key in it.layer)
+        del it.layer[key]
+
+    apply.__name__, apply.__doc__ = f"{key}_unsaid", f"{key} is not said."
+    fault(Cause.SHAPE_MISMATCH, Cause.TENSOR_DROPPED, Cause.HEADS_DIFFER, touches=touches)(apply)
+
+
+_unsaid("num_hidden_layers", "depth")
+_unsaid("intermediate_size", "mlp")
+_unsaid("max_position_embeddings", "length")
+
+
+@fault(Cause.SHAPE_MISMATCH, touches="model_type heads")
+def head_dim_of_qwen3_unsaid(it: Patient) -> None:
+    """model_type is qwen3, whose heads are wide unless config.json says otherwise."""
+    it.need(not it.is_nested and it.config["head_dim"] == 16)
+    it.config["model_type"] = "qwen3"
+    del it.config["head_dim"]
+
+
+@fault(Cause.CONFIG_NOT_RESOLVED, touches="tie")
+def null_that_must_not_be(it: Patient) -> None:
+    """tie_word_embeddings is null."""
+    it.need(not it.is_nested)
+    it.config["tie_word_embeddings"] = None
+
+
+@fault(Cause.HEAD_REPLACED, touches="draft_vocab_size head d2t_length tie")
+def head_left_to_the_target(it: Patient) -> None:
+    """draft_vocab_size is null, and the draft has a head."""
+    it.need(not it.is_nested and it.config.get("draft_vocab_size") == VOCAB)
+    it.config["draft_vocab_size"] = None
+
+
+@fault(Cause.FC_WIDTH, touches="fc ids")
+def fewer_states_counted_than_named(it: Patient) -> None:
+    """num_aux_hidden_states is three beside four ids."""
+    it.need(not it.is_nested and len(it.ids) == 4)
+    it.config["num_aux_hidden_states"] = 3
+
+
+@fault(Cause.FC_SKIPPED, touches="fc ids use_aux")
+def as_wide_as_its_states(it: Patient) -> None:
+    """One hidden state, as wide as the draft: fc counts as applied already."""
+    it.need(not it.is_nested and len(it.ids) == 3 and "fc_norm" not in it.config)
+    it.need("input_norm.weight" not in map(canonical, it.tensors))
+    it.set_ids([3])
+    it.tensors[it.name("fc.weight")] = _fc(1)
+
+
+@fault(Cause.FC_SKIPPED, touches="use_aux fc ids")
+def capture_null(it: Patient) -> None:
+    """use_aux_hidden_state is null."""
+    it.nest["use_aux_hidden_state"] = None
+
+
+@fault(Cause.IDS_CONVENTION, touches="ids target_class class k_proj")
+def ids_of_outputs_for_a_class_that_counts_states(it: Patient) -> None:
+    """The ids name outputs of layers, and the target's class counts hidden states."""
+    it.need(
+        not it.is_nested and it.ids == [1, 3, 4] and STAMP not in it.config and "fc_norm" not in it.config
+    )
+    it.set_ids([2, 3, 4])
+    it.target["architectures"] = ["DeepseekV3ForCausalLM"]
+
+
+@fault(Cause.NOT_EXPRESSIBLE, touches="rope_scaling rope_parameters")
+def scaling_without_its_numbers(it: Patient) -> None:
+    """A yarn scaling without the length that it stretches."""
+    it.need(not it.is_nested and "rope_scaling" not in it.config)
+    it.config["rope_scaling"] = {"rope_type": "yarn", "factor": 4.0}
+
+
+@fault(Cause.QUANTIZATION, touches="quantization")
+def quantization_in_a_file_of_its_own(it: Patient) -> None:
+    """hf_quant_config.json is copied from a quantised target."""
+    it.beside.append("hf_quant_config.json")
 
 
 # ------------------------------------------------------------------ other releases

@@ -17,15 +17,17 @@ DIALECT = Dialect.for_release("0.5.23")
 
 
 @pytest.mark.parametrize("factor", [float("nan"), float("inf"), 1e300])
-def test_target_of_no_length_is_one_line(tmp_path: Path, factor: float) -> None:
+def test_what_is_no_factor_is_left_out(tmp_path: Path, factor: float) -> None:
     rope = {"rope_type": "linear", "factor": factor}
-    for name, config in {"none": {"max_position_embeddings": None}, "odd": {"rope_scaling": rope}}.items():
-        folder = save_target(tmp_path / name, **config)
-        if name == "odd" and factor != 1e300:
-            assert ServedTarget.read(folder).context_length == 512  # not a factor: left out
-            continue
-        with pytest.raises(checkpoints.CheckpointError, match=r"no language model's config .context_length"):
-            ServedTarget.read(folder)
+    folder = save_target(tmp_path / "odd", rope_scaling=rope)
+    assert ServedTarget.read(folder).context_length == 512  # not a factor: left out
+
+
+def test_export_needs_a_target_of_a_length(tmp_path: Path) -> None:
+    target = ServedTarget.read(save_target(tmp_path / "none", max_position_embeddings=None))
+    assert target.context_length is None
+    with pytest.raises(checkpoints.CheckpointError, match="states no context length"):
+        export.plan(checkpoint(), DIALECT, target)
 
 
 @pytest.mark.parametrize(

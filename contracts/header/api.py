@@ -34,7 +34,7 @@ def check(
         serving: `sglang==0.5.23`, a range as `sglang>=0.5.17`, `installed` or `all`; by default the installed
             release, else the newest that is recorded.
         server_args: further arguments of the server.
-        deep: give the draft to the installed library, too; takes ten seconds, and nothing of any weights.
+        deep: give the draft to the installed library, too; takes ten seconds and more.
         python: interpreter that has the library, for `deep`.
         progress: told what takes a while.
 

@@ -36,6 +36,8 @@ LAYERS = 8
 """Of a stand-in target, at the least."""
 NARROW = 64
 """Width of a stand-in's MLP, which nobody looks at."""
+MOST_LAYERS = 512
+"""Of any target."""
 MOST = 8e9
 """Bytes that draft and stand-in may take in memory."""
 PROMPTS, TOKENS = ((1, 2, 3, 4), (5, 6, 7)), 8
@@ -157,11 +159,16 @@ def stand_in(draft: Draft, target: ServedTarget | None, folder: Path) -> Path:
     config = draft.config
     deepest = max(draft.states or draft.ids or (0,))
     width = draft.state_width or 0
+    missing = [key for key in ("vocab_size", "hidden_size") if config.integer(key) is None]
+    if missing:
+        raise NotDeep(f"--deep: {config.where}: {missing[0]} is not stated; write it there first")
+    if deepest > MOST_LAYERS:
+        raise NotDeep(f"--deep: {config.where}: layer id {deepest}, and no target is as deep; correct it")
     heads = config.integer("num_attention_heads") or 1
     written: dict[str, Any] = {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
-        "vocab_size": target.vocab_size if target else config.integer("vocab_size"),
+        "vocab_size": (target.vocab_size if target else None) or config.integer("vocab_size"),
         "hidden_size": target.hidden_size if target else width,
         "intermediate_size": NARROW,
         "num_hidden_layers": target.num_hidden_layers if target else max(LAYERS, deepest + 3),
@@ -170,7 +177,8 @@ def stand_in(draft: Draft, target: ServedTarget | None, folder: Path) -> Path:
         "head_dim": config.integer("head_dim") or width // heads,
         "rms_norm_eps": config.number("rms_norm_eps") or 1e-6,
         "max_position_embeddings": min(
-            target.context_length if target else LENGTH, config.integer("max_position_embeddings") or LENGTH
+            (target.context_length if target else None) or LENGTH,
+            config.integer("max_position_embeddings") or LENGTH,
         ),
         "torch_dtype": target.dtype
         if target

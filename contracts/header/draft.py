@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 from contracts.checkpoint import Tensor
@@ -13,9 +13,12 @@ from contracts.conventions import LAYER_KEYS, NORM_FLAGS, exported_name
 from contracts.header.maps import Maps
 from contracts.header.origin import Origin, Writer
 from contracts.header.settings import NEST, Settings
+from contracts.places import CheckpointError
 
 IDS = "eagle_aux_hidden_state_layer_ids"
 SAVED = "transformer_layer_config"
+MOST_LAYERS = 256
+"""Decoder layers that a draft may have; what is built by them is bounded so."""
 _LAYER = re.compile(r"^layers\.(\d+)\.")
 _PREFIXED = re.compile(
     r"((?:(?!midlayer|layers)\w+\.)*)"
@@ -52,6 +55,25 @@ class Draft:
     def nested(self) -> Settings:
         """The keys of eagle_config."""
         return self.config.inner(NEST)
+
+    @property
+    def num_layers(self) -> int:
+        """Decoder layers, by config.json; one if it does not say.
+
+        Raises:
+            CheckpointError: more than any draft has.
+
+        """
+        layers = self.config.integer("num_hidden_layers") or 1
+        if layers > MOST_LAYERS:
+            told = f"num_hidden_layers is {layers}, and no draft has as many; correct it"
+            raise CheckpointError(f"{self.config.where}: {told}")
+        return layers
+
+    @property
+    def is_fused(self) -> bool:
+        """Whether the target is told to deliver several states: unless a key that is there says otherwise."""
+        return "use_aux_hidden_state" not in self.nested or bool(self.nested.get("use_aux_hidden_state"))
 
     @property
     def needs_export(self) -> bool:
@@ -123,6 +145,7 @@ class Draft:
         return drafted is not None and whole is not None and drafted < whole
 
 
+@cache
 def canonical(name: str) -> str:
     """One name for what several spellings call otherwise, those that no release reads included."""
     match = _PREFIXED.fullmatch(name)
@@ -189,5 +212,5 @@ def served_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def _counts_states(release: str | None) -> bool:
     """Whether a release of speculators writes hidden-state indices: since 0.5."""
-    found = re.match(r"(\d+)\.(\d+)", release or "")
+    found = re.match(r"(\d{1,4})\.(\d{1,4})(?!\d)", release or "")
     return bool(found) and (int(found[1]), int(found[2])) >= (0, 5)  # type: ignore[index]

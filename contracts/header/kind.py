@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from contracts.checkpoint import Tensor
-from contracts.header.draft import Draft, canonical
+from contracts.header.draft import Draft, canonical, layer_of
 
 
 class Kind(StrEnum):
@@ -85,6 +85,13 @@ def _is_eagle3(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> bool
     return doubled or "layers.0.hidden_norm.weight" in shapes or "d2t" in shapes
 
 
+def _is_eagle(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> bool:
+    """An fc that takes an embedding and a state side by side, and a decoder layer."""
+    shapes = {canonical(name): tensor.shape for name, tensor in tensors.items()}
+    fc = shapes.get("fc.weight", ())
+    return len(fc) == 2 and fc[1] == 2 * fc[0] and "layers.0.self_attn.q_proj.weight" in shapes
+
+
 _CLUES: tuple[tuple[Kind, Clue], ...] = (
     (Kind.DSPARK, _either(_mentions("dspark"), _has_tensor("markov_head.", "confidence_head."))),
     (Kind.DFLASH, _either(_mentions("dflash"), _has_key("dflash_config"))),
@@ -94,11 +101,21 @@ _CLUES: tuple[tuple[Kind, Clue], ...] = (
     (Kind.MEDUSA, _either(_mentions("medusa"), _has_tensor("medusa_head", "medusa."))),
     (Kind.EAGLE3_MLA, _either(_mentions("eagle3deepseek"), _has_part("kv_a_proj"))),
     (Kind.EAGLE3, _is_eagle3),
-    (Kind.EAGLE, _either(_mentions("causallmeagle"), _has_tensor("fc."))),
+    (Kind.EAGLE, _either(_mentions("causallmeagle"), _is_eagle)),
 )
 """What is unmistakable first."""
 
 
+DEEP = 8
+"""Decoder layers that a language model has at the least, and no draft."""
+
+
 def kind_of(draft: Draft) -> Kind:
-    """What kind of draft it is; a language model if it has no mark of a draft."""
+    """What kind of draft it is; a language model if it has no mark of a draft, or is too deep for one."""
+    named = _mentions("eagle", "dflash", "dspark", "xpress", "mtp", "nextn", "medusa")(
+        draft.raw, draft.tensors
+    )
+    layers = {layer_of(canonical(name)) for name in draft.tensors} - {None}
+    if len(layers) >= DEEP and not named and "d2t" not in draft.tensors:
+        return Kind.LANGUAGE_MODEL
     return next((kind for kind, clue in _CLUES if clue(draft.raw, draft.tensors)), Kind.LANGUAGE_MODEL)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,8 @@ from contracts.checkpoint import CheckpointError
 NEST = "eagle_config"
 MAX_NUMBER = 2**31
 """No size of a draft is as large; a greater one is a slip, or meant to overflow something."""
+MAX_REAL = 1e15
+"""Nor any other number."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Settings:
         value = self.values.get(key)
         if value is None:
             return None
-        if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < math.inf:
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < MAX_REAL:
             raise self._odd(key, value, "a positive number")
         return value
 

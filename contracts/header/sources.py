@@ -58,10 +58,14 @@ def find(named: str) -> Place:
         CheckpointError: it is none.
 
     """
-    path = Path(named).expanduser()
-    if path.is_dir():
+    try:
+        path = Path(named).expanduser()
+        there, is_folder = path.exists() or path.is_symlink(), path.is_dir()
+    except (OSError, RuntimeError, ValueError) as error:  # too long a name, a user that is not there
+        raise CheckpointError(f"{named:.80}: no name of a folder ({error!s:.80})") from None
+    if is_folder:
         return Folder(path)
-    if path.exists() or path.is_symlink():
+    if there:
         if path.suffix in PICKLED:
             told = "pickled weights, which are never opened, because that may run any code"
             raise CheckpointError(f"{named}: {told}; save them as safetensors")

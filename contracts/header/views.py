@@ -232,7 +232,8 @@ def as_annotations(report: Report) -> str:
 
 def message(words: str) -> str:
     """Words as they may stand in a workflow command of GitHub."""
-    return words.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    sound = words.encode("utf-8", "replace").decode("utf-8")  # half of a character is none
+    return sound.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(words: str) -> str:

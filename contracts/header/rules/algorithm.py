@@ -82,7 +82,7 @@ def server_has_these_options(offer: Offer) -> Iterator[Finding]:
     known = offer.reading.traits["server_options"]
     words = (word.partition("=")[0] for word in offer.server_args)
     for option in words:
-        if option.startswith("--speculative-") and option not in known:
+        if option.startswith("--speculative-") and not any(it.startswith(option) for it in known):
             near = difflib.get_close_matches(option, known, n=1)
             yield Finding(
                 cause=Cause.DRAFT_REFUSED,

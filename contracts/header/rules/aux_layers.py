@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 
 from contracts.captures import Captures, Rule
@@ -18,7 +19,7 @@ NESTED = f"eagle_config.{IDS}"
 
 def _fuses(offer: Offer) -> bool:
     """Whether the draft takes several hidden states at all."""
-    return offer.draft.nested.flag("use_aux_hidden_state") is not False
+    return offer.draft.is_fused
 
 
 @rule(Cause.IDS_NOT_READ, about="eagle3")
@@ -163,7 +164,7 @@ def target_has_these_layers(offer: Offer) -> Iterator[Finding]:
 def _is_llama(offer: Offer) -> bool:
     """Whether the target captures as Llama does, which is recorded not to deliver the last state."""
     found = _rule(offer)
-    return found is None or found.setter == "llama.LlamaForCausalLM"
+    return found is not None and found.setter == "llama.LlamaForCausalLM"
 
 
 def states_of(offer: Offer, ids: Sequence[int]) -> tuple[int, ...]:
@@ -197,6 +198,18 @@ def ids_are_of_the_convention_that_is_read(offer: Offer) -> Iterator[Finding]:
     draft, layers = offer.draft, offer.target.num_hidden_layers
     if draft.states or draft.origin.writer is Writer.EXPORTED or not draft.ids:
         return
+    counted = draft.origin.writer in (Writer.EAGLE, Writer.TORCHSPEC)
+    if _shift(offer, draft.ids) == 0 and not counted:
+        yield Finding(
+            cause=Cause.IDS_CONVENTION,
+            damage=Damage.UNKNOWN,
+            where=IDS,
+            expected="ids that count hidden states, as this class takes them where the first is not 1",
+            seen=str(list(draft.ids)),
+            consequence="if these name outputs of layers, every tap is one layer early and acceptance drops; "
+            "if they count hidden states, all is well",
+            fix="Ask whoever trained the draft; if the ids name outputs of layers, add one to each.",
+        )
     if tuple(draft.ids) == default_states(layers) and _shift(offer, draft.ids) == 1:
         yield Finding(
             cause=Cause.IDS_CONVENTION,
@@ -261,7 +274,7 @@ def capture_is_switched_on(offer: Offer) -> Iterator[Finding]:
             damage=Damage.FAILS if spelled.refused else Damage.COLLAPSES,
             where="eagle_config.use_aux_hidden_state",
             expected="true, as the draft has fc.weight",
-            seen="false",
+            seen=json.dumps(offer.draft.nested.get("use_aux_hidden_state")),
             consequence="the target's last state alone arrives, and fc is skipped",
         )
 

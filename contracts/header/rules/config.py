@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 
 from contracts.causes import Cause
 from contracts.header.findings import Damage, Finding
@@ -24,13 +25,14 @@ def format_is_one_that_is_read(offer: Offer) -> Iterator[Finding]:
         return
     target = f" --target {shlex.quote(str(offer.target.folder))}" if offer.target else ""
     draft, release = shlex.quote(offer.draft.name), offer.reading.release
+    first = "" if Path(offer.draft.name).exists() else "Download it, then: "
     yield Finding(
         cause=Cause.CONFIG_NOT_RESOLVED,
         damage=Damage.FAILS,
         where="config.json",
         expected="a config.json with everything at its top level",
         seen="one of speculators, which nests the layer's in transformer_layer_config",
-        fix=f"contracts export {draft} --for {LIBRARY}=={release}{target} -o OUT",
+        fix=f"{first}contracts export {draft} --for {LIBRARY}=={release}{target} -o OUT",
     )
 
 
@@ -39,8 +41,8 @@ def class_runs_eagle3(offer: Offer) -> Iterator[Finding]:
     """Architectures names a class that runs EAGLE-3 drafts in this release."""
     named, known = offer.draft.architecture, offer.reading.draft_classes
     due = CLASSES[kind_of(offer.draft)]
-    if named == due and due in known:
-        return
+    if due in known and due in offer.draft.config.words("architectures"):
+        return  # the first that is known counts
     yield Finding(
         cause=Cause.CLASS_UNKNOWN,
         damage=Damage.FAILS,
@@ -90,6 +92,65 @@ def draft_vocab_size_is_said(offer: Offer) -> Iterator[Finding]:
     )
 
 
+NEEDED = {
+    "num_hidden_layers": Damage.COLLAPSES,
+    "intermediate_size": Damage.FAILS,
+    "vocab_size": Damage.FAILS,
+    "max_position_embeddings": Damage.FAILS,
+    "hidden_size": Damage.FAILS,
+    "num_attention_heads": Damage.FAILS,
+}
+"""Keys without which a library's own default is taken, and what comes of that."""
+NOT_NULL = (
+    *NEEDED, "target_hidden_size", "tie_word_embeddings", "hidden_act", "attention_bias", "rope_theta",
+    "rms_norm_eps",
+)  # fmt: skip
+"""Keys of which null is not the same as no key: the library computes with it, and raises."""
+
+
+@rule(Cause.SHAPE_MISMATCH)
+def sizes_are_said(offer: Offer) -> Iterator[Finding]:
+    """config.json states every size that the library has a default of its own for."""
+    for key, damage in NEEDED.items():
+        if key not in offer.draft.config:
+            yield _unsaid(key, damage)
+    if offer.draft.config.get("model_type") == "qwen3" and "head_dim" not in offer.draft.config:
+        yield _unsaid("head_dim", Damage.FAILS)
+
+
+def _unsaid(key: str, damage: Damage) -> Finding:
+    return Finding(
+        cause=Cause.SHAPE_MISMATCH,
+        damage=damage,
+        where=key,
+        expected="the value of training",
+        seen="nothing, which is read as a default of transformers' own",
+        consequence="layers are built that nothing fills"
+        if damage is Damage.COLLAPSES
+        else "what is built is of another size than the tensors, or than the target's context",
+        fix=f"Write {key} to config.json.",
+    )
+
+
+@rule(Cause.CONFIG_NOT_RESOLVED)
+def nothing_is_null_that_must_not_be(offer: Offer) -> Iterator[Finding]:
+    """No key is null that the library computes with."""
+    config = offer.draft.config
+    nulls = [key for key in NOT_NULL if key in config and config.get(key) is None]
+    if config.get("quantization_config") == {}:
+        nulls.append("quantization_config")
+    for key in nulls:
+        yield Finding(
+            cause=Cause.CONFIG_NOT_RESOLVED,
+            damage=Damage.FAILS,
+            where=key,
+            expected="a value, or no such key",
+            seen="null" if config.get(key) is None else "an empty object",
+            consequence="the library computes with it, and raises",
+            fix=f"Write the value of training, or remove {key}.",
+        )
+
+
 @rule(Cause.NOT_EXPRESSIBLE)
 def activation_is_computed(offer: Offer) -> Iterator[Finding]:
     """hidden_act names an activation that the release computes."""
@@ -109,7 +170,7 @@ def activation_is_computed(offer: Offer) -> Iterator[Finding]:
 @rule(Cause.DRAFT_REFUSED)
 def layers_can_be_several(offer: Offer) -> Iterator[Finding]:
     """The release runs as many decoder layers as the draft has."""
-    layers = offer.draft.config.integer("num_hidden_layers") or 1
+    layers = offer.draft.num_layers
     refused = offer.reading["two_layers.hidden_norm"].refused
     if layers < 2 or refused is None:
         return

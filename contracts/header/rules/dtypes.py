@@ -12,13 +12,18 @@ from contracts.header.findings import Damage, Finding
 from contracts.header.rule import Offer, given, rule
 
 MAPS = ("d2t", "t2d")
+ALIASES = {"half": "float16", "float": "float32", **{name: name for name in DTYPES.values()}}
+"""Other words for a dtype."""
+HF_QUANT = "hf_quant_config.json"
+"""File in which ModelOpt states a quantisation."""
 OF_QUANTISATION = ("_scale", ".scale", "scale_inv", "_packed", "_zero_point", "_shape", "_g_idx")
 """Endings of what a quantised weight has beside itself."""
 
 
 def stated(draft: Draft) -> str | None:
     """The dtype that config.json states."""
-    return draft.config.text("dtype") or draft.config.text("torch_dtype")
+    said = draft.config.text("dtype") or draft.config.text("torch_dtype")
+    return ALIASES.get((said or "").removeprefix("torch."), said)
 
 
 def stored(draft: Draft) -> str | None:
@@ -51,9 +56,9 @@ def dtype_is_that_of_the_target(offer: Offer) -> Iterator[Finding]:
         return
     yield Finding(
         cause=Cause.DTYPE_DIFFERS,
-        damage=Damage.FAILS,
+        damage=Damage.FAILS if offer.target.states_dtype else Damage.UNKNOWN,
         where="dtype",
-        expected=f"{its}, as the target",
+        expected=f"{its}, as the target" + ("" if offer.target.states_dtype else ", which states none"),
         seen=said or f"nothing, which is served as {_computed(offer, said)}",
         consequence="the server starts, and ends with the first batch",
         fix=f'Write "dtype": "{its}" to config.json (its weights are cast), or serve with --dtype {its}.',
@@ -82,15 +87,16 @@ def dtype_is_that_of_the_weights(offer: Offer) -> Iterator[Finding]:
 def quantization_is_that_of_the_weights(offer: Offer) -> Iterator[Finding]:
     """config.json states a quantisation if and only if the weights are quantised."""
     block, quantised = offer.draft.config.section("quantization_config"), _quantised(offer.draft)
-    if bool(block) == bool(quantised):
+    beside = HF_QUANT in offer.draft.beside
+    if bool(block or beside) == bool(quantised):
         return
-    if block:
+    if block or beside:
         yield Finding(
             cause=Cause.QUANTIZATION,
             damage=Damage.COLLAPSES,
-            where="quantization_config",
+            where="quantization_config" if block else HF_QUANT,
             expected=f"none: all weights are {stored(offer.draft)}",
-            seen=f"{block.get('quant_method', 'a block without quant_method')}",
+            seen=f"{block.get('quant_method', 'a block without quant_method')}" if block else "the file",
             consequence="layers are built for quantised weights and scales, which are not there: it drafts "
             "nonsense, where the server starts at all",
         )

@@ -56,6 +56,8 @@ def norms_of_training_are_applied(offer: Offer) -> Iterator[Finding]:
 def _places(draft: Draft, flag: str) -> list[str]:
     """Where the norm is switched on."""
     said = {"top": draft.config.flag(flag), "nested": draft.nested.flag(flag)}
+    if flag == "norm_before_fc" and flag in draft.nested:
+        said["top"] = None  # the key in eagle_config counts, whatever it says
     if flag == "fc_norm" and draft.config.flag("use_aux_norm"):
         said["top"] = True
     return [place for place, value in said.items() if value]

@@ -6,15 +6,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from contracts.causes import Cause
+from contracts.conventions import ROPE_KEYS
 from contracts.header.draft import Draft
 from contracts.header.findings import Damage, Finding
 from contracts.header.origin import DEFAULT_STATES
 from contracts.header.reading import LIBRARY, Reading
 from contracts.header.rule import Offer, given, rule
+from contracts.served_target import context_length
 
 DEFAULT_BASE = 10_000.0
 PARAMETERS, SCALING, BASE = "rope_parameters", "rope_scaling", "rope_theta"
 RECORDED = ("llama3", "yarn", "linear", "dynamic")
+COMPUTED_AS_DEFAULT = ("mrope",)
+"""Types that models/llama_eagle3.py computes without a scaling of its own."""
 """Types of scaling that are recorded as spellings."""
 
 
@@ -75,9 +79,10 @@ def scaling_is_read(offer: Offer) -> Iterator[Finding]:
     draft, reading = offer.draft, offer.reading
     for place, rope in _scalings(draft):
         kind = _kind(rope)
-        spelling = f"rope.{kind}_{place}"
-        if kind not in RECORDED or spelling not in reading.spelled:
+        if kind not in RECORDED:
             continue
+        own = f"rope.{kind}_{place}"
+        spelling = own if own in reading.spelled else f"rope.llama3_{place}"
         spelled = reading[spelling]
         if spelled.refused or not _unscaled(reading, spelling):
             return  # another rule speaks of a refusal
@@ -98,6 +103,23 @@ def _scalings(draft: Draft) -> Iterator[tuple[str, Mapping[str, Any]]]:
         rope = draft.config.section(key)
         if rope and _kind(rope) != "default" and not _by_layer_type(rope):
             yield place, rope
+
+
+@rule(Cause.NOT_EXPRESSIBLE)
+def scaling_has_its_numbers(offer: Offer) -> Iterator[Finding]:
+    """A scaling of the rotary embedding has the numbers that its type is computed from."""
+    for place, rope in _scalings(offer.draft):
+        missing = sorted(key for key in ROPE_KEYS.get(_kind(rope), ()) if rope.get(key) is None)
+        if missing:
+            yield Finding(
+                cause=Cause.NOT_EXPRESSIBLE,
+                damage=Damage.UNKNOWN,
+                where=f"{PARAMETERS if place == 'parameters' else SCALING}.{missing[0]}",
+                expected="a number",
+                seen="nothing",
+                consequence="the library raises for want of it, or computes other angles",
+                fix=f"Write {', '.join(missing)}, as trained.",
+            )
 
 
 @rule(Cause.NOT_EXPRESSIBLE)
@@ -126,7 +148,7 @@ def scaling_is_of_a_type_that_is_computed(offer: Offer) -> Iterator[Finding]:
     """The release computes the type of scaling that config.json names."""
     for place, rope in _scalings(offer.draft):
         kind = _kind(rope)
-        known = f"rope.{kind}_{place}" in offer.reading.spelled or kind in RECORDED
+        known = kind in RECORDED or kind in COMPUTED_AS_DEFAULT
         refused = offer.reading["rope.unheard_of"].refused
         if known or (place == "scaling" and refused is None):
             continue
@@ -214,10 +236,11 @@ def context_is_as_long_as_the_target(offer: Offer) -> Iterator[Finding]:
     """The draft states no fewer positions than its target's context has."""
     assert offer.target is not None
     asked = given(offer.server_args, "--context-length") or ""
-    own = offer.draft.config.integer("max_position_embeddings")
-    its = int(asked) if asked.isdecimal() else offer.target.context_length
-    if own is None or own >= its or offer.draft.needs_export:  # export states the target's
-        return
+    offer.draft.config.integer("max_position_embeddings")  # refuses what is no size
+    own = context_length(dict(offer.draft.config.values))
+    its = int(asked) if asked.isdecimal() and len(asked) < 10 else offer.target.context_length
+    if not isinstance(own, int) or its is None or own >= its or offer.draft.needs_export:
+        return  # export states the target's
     refused = offer.reading["max_position_embeddings.short"].refused
     yield Finding(
         cause=Cause.LENGTH_SHORT,

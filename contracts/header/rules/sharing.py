@@ -61,6 +61,36 @@ def head_is_its_own(offer: Offer) -> Iterator[Finding]:
     )
 
 
+@rule(Cause.HEAD_REPLACED)
+def head_is_not_left_to_the_target(offer: Offer) -> Iterator[Finding]:
+    """A draft that has a head says how large its vocabulary is, so that the head is used."""
+    config = offer.draft.config
+    if "draft_vocab_size" not in config or config.get("draft_vocab_size") is not None:
+        return
+    spelled = offer.reading["draft_vocab_size.null_full"]
+    replaced = (spelled.facts.get("sharing") or {}).get("head") == "target"
+    head = offer.draft.shape("lm_head.weight")
+    if head and (replaced or spelled.refused):
+        yield Finding(
+            cause=Cause.HEAD_REPLACED,
+            damage=Damage.FAILS if spelled.refused or offer.draft.is_reduced else Damage.LOSES,
+            where="draft_vocab_size",
+            expected=f"{head[0]}, as lm_head.weight has rows",
+            seen="null",
+            consequence="the target's head scores in the place of the draft's",
+            fix=f'Write "draft_vocab_size": {head[0]} to config.json.',
+        )
+    elif config.flag("tie_word_embeddings"):
+        yield Finding(
+            cause=Cause.HEAD_REPLACED,
+            damage=Damage.FAILS,
+            where="tie_word_embeddings",
+            expected="false, with draft_vocab_size null",
+            seen="true",
+            fix='Write "tie_word_embeddings": false to config.json.',
+        )
+
+
 @rule(Cause.EMBEDDING_REPLACED)
 def embedding_is_as_trained(offer: Offer) -> Iterator[Finding]:
     """An embedding that was trained is not replaced by the target's."""

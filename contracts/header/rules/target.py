@@ -29,7 +29,7 @@ def sizes_are_those_of_the_target(offer: Offer) -> Iterator[Finding]:
         ("vocab_size", vocab, offer.target.vocab_size),
         ("hidden_size", width, offer.target.hidden_size),
     ):
-        if own is None or own == its:
+        if own is None or its is None or own == its:
             continue
         narrow = key == "hidden_size"
         padded = not narrow and abs(own - its) <= PADDING

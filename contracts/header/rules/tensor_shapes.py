@@ -16,8 +16,7 @@ def attention_is_as_said(offer: Offer) -> Iterator[Finding]:
     draft = offer.draft
     heads, hidden = draft.config.integer("num_attention_heads"), draft.config.integer("hidden_size")
     if heads is None or hidden is None:
-        yield _unsaid("num_attention_heads" if heads is None else "hidden_size")
-        return
+        return  # config.sizes_are_said
     groups = draft.config.integer("num_key_value_heads") or heads
     said = draft.config.integer("head_dim")
     width = said or hidden // heads
@@ -59,17 +58,6 @@ def _rows(shape: tuple[int, ...]) -> int:
     return shape[0] if shape else 0
 
 
-def _unsaid(key: str) -> Finding:
-    return Finding(
-        cause=Cause.SHAPE_MISMATCH,
-        damage=Damage.UNKNOWN,
-        where=key,
-        expected="the size that was trained",
-        seen="nothing, which is read as the library's own default",
-        fix=f"Write {key} to config.json.",
-    )
-
-
 @rule(Cause.SHAPE_MISMATCH)
 def every_shape_is_as_said(offer: Offer) -> Iterator[Finding]:
     """Every other tensor is as large as config.json says."""
@@ -95,12 +83,16 @@ def _expected(draft: Draft) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Canonical names with the shapes that follow from config.json; attention heads, fc and head left out."""
     config = draft.config
     hidden, middle, vocab = (config.integer(k) for k in ("hidden_size", "intermediate_size", "vocab_size"))
+    if (
+        config.get("model_type") == "llama4_text"
+    ):  # models/llama_eagle3.py: the MLP of this type has its own key
+        middle = config.integer("intermediate_size_mlp")
     if hidden is None:
         return
     yield "norm.weight", (hidden,)
     if vocab is not None:
         yield "embed_tokens.weight", (vocab, hidden)
-    for layer in range(config.integer("num_hidden_layers") or 1):
+    for layer in range(draft.num_layers):
         at = f"layers.{layer}"
         for norm in ("hidden_norm", "input_layernorm", "post_attention_layernorm"):
             yield f"{at}.{norm}.weight", (hidden,)
@@ -135,7 +127,7 @@ def head_has_the_draft_vocabulary(offer: Offer) -> Iterator[Finding]:
     )
 
 
-@rule(Cause.FC_WIDTH)
+@rule(Cause.FC_WIDTH, Cause.FC_SKIPPED)
 def fc_takes_the_states(offer: Offer) -> Iterator[Finding]:
     """Fc is as wide as the hidden states that the release delivers, together."""
     draft, reading = offer.draft, offer.reading
@@ -143,6 +135,28 @@ def fc_takes_the_states(offer: Offer) -> Iterator[Finding]:
     if shape is None or width is None or len(shape) != 2:
         return
     count = _count(draft)
+    if count * width == hidden and draft.is_fused:
+        yield Finding(
+            cause=Cause.FC_SKIPPED,
+            damage=Damage.COLLAPSES,
+            where="fc.weight",
+            expected="states that are wider together than the draft",
+            seen=f"{count} of {width}, and the draft is as wide: {hidden}",
+            consequence="what arrives counts as fused already, and fc is skipped",
+            fix="Train a draft of another width, or on another number of states.",
+        )
+    ids = draft.ids
+    if ids and draft.config.integer("num_aux_hidden_states") not in (None, len(ids)):
+        yield Finding(
+            cause=Cause.FC_WIDTH,
+            damage=Damage.FAILS,
+            where="num_aux_hidden_states",
+            expected=f"{len(ids)}, as there are ids",
+            seen=str(draft.config.integer("num_aux_hidden_states")),
+            consequence="fc is built for another number of states than arrives",
+            fix=f'Write "num_aux_hidden_states": {len(ids)} to config.json, if fc takes as many.',
+        )
+        return
     spelling = _counted_by(draft)
     refused = spelling != "plain" and count != 3 and reading[spelling].refused
     if shape == (hidden, count * width) and not refused:

@@ -45,11 +45,11 @@ def maps_are_lists_of_token_ids(offer: Offer) -> Iterator[Finding]:
         read = name == "d2t"
         yield Finding(
             cause=Cause.MAP_TYPE,
-            damage=Damage.FAILS if read else Damage.NOTE,
+            damage=Damage.UNKNOWN if read else Damage.NOTE,
             where=name,
             expected=f"a list of {' or '.join(types)}",
             seen=f"{tensor.dtype} of shape {list(tensor.shape)}",
-            consequence="the server ends, or drafts tokens that were not meant; its values were not judged"
+            consequence="its values were not judged; a type of fewer digits has lost some of them"
             if read
             else "none in sglang, which reads no t2d; its values were not judged",
         )

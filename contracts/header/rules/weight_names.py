@@ -48,7 +48,7 @@ def every_tensor_is_read(offer: Offer) -> Iterator[Finding]:
 def unread(draft: Draft, reading: Reading) -> list[str]:
     """Tensors that the loader drops, though somebody would have to read them."""
     read = reading.read(_spellings(draft))
-    layers = draft.config.integer("num_hidden_layers") or 1
+    layers = draft.num_layers
     return [
         name
         for name in draft.tensors
@@ -74,7 +74,7 @@ def _spellings(draft: Draft) -> Iterator[str]:
         yield "fc_bias.said"
     if draft.config.flag("attention_bias"):
         yield "attention_bias.output"
-    if (draft.config.integer("num_hidden_layers") or 1) > 1:
+    if draft.num_layers > 1:
         yield from ("two_layers.hidden_norm", "two_layers.input_layernorm")
     for norm in ("norm_before_fc", "fc_norm"):
         yield from (
@@ -119,7 +119,7 @@ def _fix(offer: Offer, cause: Cause, names: list[str]) -> str:
         return ""
     bare = canonical(names[0])
     layer = layer_of(bare)
-    layers = offer.draft.config.integer("num_hidden_layers") or 1
+    layers = offer.draft.num_layers
     if layer is not None and layer >= layers:
         return f'Write "num_hidden_layers": {layer + 1} to config.json, if all layers were trained.'
     due = bare.replace("layers.0.", "midlayer.", 1)
@@ -149,12 +149,12 @@ def every_parameter_is_provided(offer: Offer) -> Iterator[Finding]:
 
 
 def _required(draft: Draft, reading: Reading) -> Iterator[str]:
-    fused = draft.nested.flag("use_aux_hidden_state") is not False
+    fused = draft.is_fused
     for name in map(canonical, TENSORS):
         if name not in NOT_NEEDED and (name != "fc.weight" or fused):
             yield name
     later = [part for part in PER_LAYER if part != "input_layernorm.weight"]
-    for layer in range(1, draft.config.integer("num_hidden_layers") or 1):
+    for layer in range(1, draft.num_layers):
         yield from (f"layers.{layer}.{part}" for part in later)
 
 
