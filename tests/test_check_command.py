@@ -189,6 +189,23 @@ def test_control_characters_do_not_reach_the_terminal_or_the_job(tmp_path: Path)
         assert "\n::error::x" not in told
 
 
+def test_half_a_character_is_no_traceback(tmp_path: Path) -> None:
+    draft, _ = good(tmp_path)
+    config = Path(draft) / "config.json"
+    config.write_text(config.read_text().replace("LlamaForCausalLMEagle3", "Llama\\ud800"))
+    for fmt in ("text", "json", "markdown", "github"):
+        found = run(draft, "--for", NEWEST, "--format", fmt)
+        assert (found.exit_code, type(found.exception)) == (1, SystemExit)
+
+
+def test_numbers_of_a_target_that_overflow_are_left_out(tmp_path: Path) -> None:
+    draft, target = good(tmp_path)
+    file = Path(target) / "config.json"
+    odd = {"rope_theta": 10**400, "rope_scaling": {"rope_type": "linear", "factor": 1e308}}
+    file.write_text(json.dumps(json.loads(file.read_text()) | odd))
+    assert run(draft, "--target", target, "--for", NEWEST).exit_code == 0
+
+
 def test_the_servers_arguments_count(tmp_path: Path) -> None:
     draft, target = good(tmp_path)
     told = ("--speculative-algorithm EAGLE", "--speculative-algorithm=NEXTN", "--speculative-algorithm")
@@ -284,6 +301,11 @@ def _set(**keys: object) -> object:
     return change
 
 
+def _many_tensors(draft: Path, number: int) -> Path:
+    blank.write_tensors(draft / "model.safetensors", {f"t{at}": blank.weight(1) for at in range(number)})
+    return draft
+
+
 BAD = {
     "no_such_folder": (lambda root, draft: root / "nothing", "no such folder or file"),
     "no_config": (_gone("config.json"), "no config.json; is this a checkpoint?"),
@@ -310,6 +332,15 @@ BAD = {
     "eagle_config_is_a_list": (_set(eagle_config=[1]), "eagle_config is [1], expected an object"),
     "architectures_is_a_text": (_set(architectures="LlamaForCausalLMEagle3"), "expected a list of texts"),
     "rope_is_a_number": (_set(rope_scaling=1), "rope_scaling is 1, expected an object"),
+    "layers_without_end": (_set(num_hidden_layers=2 * 10**9), "no draft has as many"),
+    "base_overflows": (_set(rope_theta=10**400), "expected a positive number"),
+    "epsilon_is_not_a_number": (_set(rms_norm_eps=float("nan")), "expected a positive number"),
+    "a_name_without_end": (lambda root, draft: "x" * 5000, "no name of a folder"),
+    "nobodys_home": (lambda root, draft: "~nosuchuser/draft", "no name of a folder"),
+    "tensors_without_end": (
+        lambda root, draft: _many_tensors(draft, 20_001),
+        "more than 20000 tensors, and no draft has as many",
+    ),
     "flag_is_a_text": (_set(fc_norm="yes"), "fc_norm is 'yes', expected true or false"),
 }
 

@@ -13,6 +13,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from contracts import blank
+from contracts.blank import weight
 from contracts.cli import app
 from contracts.gate import read_policy
 from tests.test_check_command import faulty, good
@@ -116,6 +118,30 @@ def test_hook_judges_each_draft_once_and_leaves_other_models_out(tmp_path: Path)
     unread = CliRunner().invoke(app, ["check-files", f"{broken}/config.json"])
     assert unread.exit_code == 2
     assert "a pointer of Git LFS, not the file itself" in unread.stdout
+
+
+def test_hook_goes_on_after_a_config_that_cannot_be_meant(tmp_path: Path) -> None:
+    odd, broken = Path(good(tmp_path / "odd")[0]), faulty(tmp_path / "broken", "map_of_ids")[0]
+    text = (odd / "config.json").read_text().replace('"hidden_size": 64', '"hidden_size": "64"')
+    (odd / "config.json").write_text(text)
+    found = CliRunner().invoke(app, ["check-files", f"{odd}/config.json", f"{broken}/config.json"])
+    assert found.exit_code == 1
+    assert "d2t-holds-ids" in found.stdout
+
+
+def test_hook_leaves_models_out_that_are_no_drafts(tmp_path: Path) -> None:
+    models = {
+        "resnet": ({"architectures": ["resnet50"]}, {"fc.weight": weight(10, 20), "conv1.weight": weight(4)}),
+        "deepseek": (
+            {"architectures": ["DeepseekV2ForCausalLM"]},
+            {f"model.layers.{at}.self_attn.kv_a_proj_with_mqa.weight": weight(4, 8) for at in range(27)},
+        ),
+        "bert": ({"architectures": ["BertModel"]}, {"fc.weight": weight(8, 8)}),
+    }
+    for name, (config, tensors) in models.items():
+        blank.write(tmp_path / name, config, tensors)
+    found = CliRunner().invoke(app, ["check-files", *(f"{tmp_path / name}/config.json" for name in models)])
+    assert (found.exit_code, found.stdout) == (0, "no draft among 3 files\n")
 
 
 def test_hook_may_let_doubt_pass(tmp_path: Path) -> None:

@@ -95,6 +95,7 @@ def test_policies(tmp_path: Path, policy: str) -> None:
         ("must_hold = 'x'", "must_hold: Input should be a valid list"),
         ("may_hold = []", "may_hold: Extra inputs are not permitted; a policy has lists of must_hold"),
         ("must_hold = [", "not readable as TOML"),
+        ("must_hold = " + "[" * 100_000, "not readable as TOML"),
     ],
 )
 def test_a_bad_policy_is_one_line(tmp_path: Path, policy: str, says: str) -> None:
@@ -104,7 +105,9 @@ def test_a_bad_policy_is_one_line(tmp_path: Path, policy: str, says: str) -> Non
     assert says in found.stderr
 
 
-@pytest.mark.parametrize("content", ["", "{}", "[]", "not json", '{"kind": "header", "format": 9}\n'])
+@pytest.mark.parametrize(
+    "content", ["", "{}", "[]", "not json", '{"kind": "header", "format": 9}\n', "[" * 100_000]
+)
 def test_what_is_no_record_is_one_line(tmp_path: Path, content: str) -> None:
     (tmp_path / "a.jsonl").write_text(content)
     found = gate(str(tmp_path / "a.jsonl"))
