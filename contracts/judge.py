@@ -21,10 +21,11 @@ from contracts.conversation import Progress
 from contracts.environments import NotProvisioned, interpreter
 from contracts.facts import Device
 from contracts.handoff import NotRun, ProbeFailed
+from contracts.header.plugin import DRAFT_CONTRACTS
 from contracts.known import Entry, Known, KnownError
 from contracts.outcome import FAILING, SEVERITY, Outcome, Verdict, unaccounted
 from contracts.placing import write_whole
-from contracts.plugin import DRAFT_CONTRACTS, MARK
+from contracts.plugin import MARK
 from contracts.report import environment, explain
 from contracts.sides import BadInterpreter, CacheUnavailable, make_folder
 from contracts.terminal import EXIT_BROKEN, EXIT_ERROR, EXIT_NOT_RUN, cache_folder

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
         WeightNames,
     )
     from contracts.handoff import Handoff
-    from contracts.header.report import Report
     from contracts.judge import Judge
     from contracts.replay import Replay
     from contracts.settings import Setting
@@ -43,8 +42,6 @@ if TYPE_CHECKING:
     from contracts.workbench import Workbench
 
 MARK = "contracts"
-DRAFT_CONTRACTS = Path(__file__).parent / "header" / "draft_contracts.py"
-"""The contracts about the checkpoint of --draft; collected when there is one."""
 T = TypeVar("T")
 
 
@@ -93,21 +90,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="further arguments of the server, as your own has them [CONTRACTS_SERVER_ARGS]",
     )
     group.addoption(
-        "--draft",
-        metavar="DRAFT",
-        help="judge this draft checkpoint, too: a folder, a safetensors file, or org/name of the hub",
-    )
-    group.addoption(
-        "--target",
-        metavar="TARGET",
-        help="what --draft is to be served with, likewise; only config.json is read",
-    )
-    group.addoption(
-        "--draft-for",
-        metavar="RELEASE",
-        help="sglang==VERSION that --draft is judged for [default: the installed one, else the newest]",
-    )
-    group.addoption(
         "--case-timeout",
         metavar="SECONDS",
         type=float,
@@ -126,10 +108,6 @@ def _path(text: str) -> Path | None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the mark; refuse bad options before anything is collected."""
-    if config.option.draft:
-        config.args.append(str(DRAFT_CONTRACTS))
-    elif config.option.target or config.option.draft_for:
-        raise pytest.UsageError("--target and --draft-for are about the checkpoint of --draft: name it, too")
     worker = getattr(config, "workerinput", {})
     config.stash[_SESSION] = (
         worker.get("contracts_session") or os.environ.get("CONTRACTS_SESSION") or uuid.uuid4().hex
@@ -141,8 +119,6 @@ def pytest_configure(config: pytest.Config) -> None:
     selected = MARK in expression and "not" not in expression
     if selected and getattr(config.option, "tbstyle", None) == "auto":
         config.option.tbstyle = "no"  # the summary tells each verdict, once
-    if config.option.draft and not worker:
-        _draft_report(config)
     if not worker and (selected or (not expression and _options_given(config))):
         _judge(config)  # so that a bad option is refused before any xdist worker starts
 
@@ -190,7 +166,6 @@ _JUDGE: pytest.StashKey[Judge] = pytest.StashKey()
 FIGURES: pytest.StashKey[dict[str, float]] = pytest.StashKey()
 """On an item: what was measured for it."""
 _SESSION: pytest.StashKey[str] = pytest.StashKey()
-_REPORT: pytest.StashKey[Report] = pytest.StashKey()
 _REPORTS: pytest.StashKey[list[pytest.TestReport]] = pytest.StashKey()
 
 
@@ -325,59 +300,6 @@ def release_snapshot(
 
     updating = bool(pytestconfig.option.update_snapshots)
     return snapshots.surface_snapshot(snapshot, workbench.side(side), "", update=updating)
-
-
-@pytest.fixture(scope="session")
-def draft_report(pytestconfig: pytest.Config) -> Report:
-    """What depth header says of the checkpoint of --draft."""
-    if not pytestconfig.option.draft:
-        pytest.skip("no --draft was given")
-    return _draft_report(pytestconfig)
-
-
-def _draft_report(config: pytest.Config) -> Report:
-    """The report on --draft, made once.
-
-    Raises:
-        pytest.UsageError: it cannot be read.
-
-    """
-    from contracts.header.api import check
-    from contracts.header.reading import NothingRecorded
-    from contracts.judge import words
-    from contracts.places import CheckpointError
-    from contracts.records import UnsupportedRelease
-
-    if _REPORT not in config.stash:
-        option = config.option
-        try:
-            config.stash[_REPORT] = check(
-                option.draft,
-                target=option.target or None,
-                serving=option.draft_for or None,
-                server_args=words(option.server_args),
-            )
-        except (CheckpointError, NothingRecorded, UnsupportedRelease) as error:
-            raise pytest.UsageError(f"--draft: {error}") from None
-    return config.stash[_REPORT]
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One item for each contract of depth header."""
-    if "header_rule" in metafunc.fixturenames and metafunc.config.option.draft:
-        from contracts.header.rules import RULES
-
-        metafunc.parametrize("header_rule", RULES.values(), ids=RULES)
-
-
-def pytest_report_header(config: pytest.Config) -> list[str]:
-    """What --draft is, and which contracts cannot be asked about it."""
-    if not config.option.draft:
-        return []
-    from contracts.header.views import about, headline
-
-    report = _draft_report(config)
-    return [f"draft: {headline(report)}", *(f"  {word}: {told}" for word, told in about(report))]
 
 
 # ----------------------------------------------------------------------- outcomes

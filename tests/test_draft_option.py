@@ -90,6 +90,13 @@ def test_a_draft_that_cannot_be_read_is_one_line(own: pytest.Pytester, tmp_path:
     found.stderr.fnmatch_lines([f"ERROR: --draft: {tmp_path / 'nothing'}: no such folder or file; *"])
 
 
+def test_arguments_of_the_server_that_do_not_close_are_one_line(own: pytest.Pytester, tmp_path: Path) -> None:
+    draft, _ = good(tmp_path)
+    found = run(own, f"--draft={draft}", "--server-args='")
+    assert found.ret == pytest.ExitCode.USAGE_ERROR
+    found.stderr.fnmatch_lines(["ERROR: --server-args: *"])
+
+
 def test_without_the_option_nothing_changes(own: pytest.Pytester) -> None:
     found = own.runpytest("-p", "no:cacheprovider")
     found.assert_outcomes(passed=1)
