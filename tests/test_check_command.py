@@ -392,6 +392,24 @@ def test_no_file_outside_the_draft_is_opened(tmp_path: Path) -> None:
     assert [line for line in opened if not line.startswith(allowed)] == []
 
 
+def test_a_draft_of_a_hundred_gigabytes_is_read_by_its_header(tmp_path: Path) -> None:
+    patient = Patient.of(by_name("specforge_ids"))
+    patient.tensors["midlayer.mlp.huge.weight"] = blank.weight(50_000_000_000)
+    draft, _ = written(tmp_path, patient)
+    assert (Path(draft) / "model.safetensors").stat().st_size > 100e9  # sparse: next to nothing is on disk
+    command = [sys.executable, "-m", "contracts", "check", draft, "--for", NEWEST]
+    limited = [
+        "bash",
+        "-c",
+        'ulimit -v 1000000; exec "$@"',
+        "bash",
+        *command,
+    ]  # kilobytes, of all that is mapped
+    done = subprocess.run(limited, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    assert "midlayer.mlp.huge.weight" in done.stdout
+
+
 # ------------------------------------------------------------------------- from Python
 
 
