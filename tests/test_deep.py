@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,6 +72,19 @@ def test_a_draft_of_speculators_is_exported_for_it(sglang: Side) -> None:
     found = deep(sglang, str(FIXTURES / "canary"), "--format", "json")
     causes = {item["cause"] for item in json.loads(found.stdout)["releases"][0]["findings"]}
     assert causes == {"config-not-resolved"}  # of the raw one; the library takes the export
+    assert "speculators" in found.stderr
+    assert "runs the draft, too" in found.stderr
+
+
+def test_numbers_that_differ_have_a_cause(sglang: Side, tmp_path: Path) -> None:
+    shutil.copytree(FIXTURES / "canary", tmp_path / "draft")
+    config = json.loads((tmp_path / "draft" / "config.json").read_text())
+    changed = config | {"norm_before_residual": not config.get("norm_before_residual")}
+    (tmp_path / "draft" / "config.json").write_text(json.dumps(changed))
+    found = json.loads(deep(sglang, str(tmp_path / "draft"), "--format", "json").stdout)
+    causes = {(item["contract"], item["cause"]) for item in found["releases"][0]["findings"]}
+    assert ("header.norms.norms_of_training_are_applied", "residual-before-norm") in causes
+    assert ("deep.prefill_state_is_equal", "residual-before-norm") in causes
 
 
 def test_too_large_for_the_engine_is_said(sglang: Side, tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 Depth load: its own resolver, class, loader, worker set-up, capture and one forward pass run on the meta
 device, with the target that was named, or a stand-in that the draft fits; no weight is read. Depth engine:
 its own scheduler serves two prompts with the draft, and with a stand-in of the target's shape and of random
-weights: whether the first batches pass, not how much is accepted.
+weights: whether the first batches pass, not how much is accepted. Depth forward, where the interpreter has
+the training library, too, and the draft is of it: whether both compute the same (contracts.header.numbers).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from contracts.checkpoint import read
 from contracts.conversation import run_probe
 from contracts.dialect import Dialect
 from contracts.facts import CaseResult, DraftFacts
+from contracts.header import numbers
 from contracts.header.draft import Draft
 from contracts.header.findings import Damage, Finding
 from contracts.header.judge import NotDeep
@@ -107,8 +109,23 @@ def ask(
         progress(f"{side.library} {side.version} is given the draft itself; its import takes a while")
         cases = [loading, running] if fits else [loading]
         results, _ = run_probe(python, side.library, cases, Path(scratch), TIMEOUT)
-    found = [finding for result in results for finding in _findings(draft, result)]
+        found = [finding for result in results for finding in _findings(draft, result)]
+        training = _training(python)
+        loud = any(finding.damage is Damage.FAILS for finding in found)
+        if draft.states and training and not loud and 4 * size(draft, small) <= MOST:
+            progress(
+                f"{training.library} {training.version} runs the draft, too, and the numbers are compared"
+            )
+            found += numbers.compare(draft, small, training, side, tuple(server_args), Path(scratch))
     return side.version, found if fits else [*found, _too_large(draft)]
+
+
+def _training(python: str) -> Side | None:
+    """The training library, if the interpreter has it, too."""
+    try:
+        return Side.find("training", python)
+    except (SideUnavailable, BadInterpreter):
+        return None
 
 
 def _served(

@@ -181,6 +181,26 @@ def _fixture(recipe: dict[str, Any], folder: Path, target: Path) -> None:
     draft.to(getattr(torch, recipe["target"]["dtype"])).save_pretrained(folder)
 
 
+def _checkpoint(recipe: dict[str, Any], folder: Path, target: Path) -> None:
+    """Load anybody's draft and save it again, by the library, for the target at hand.
+
+    The target is a stand-in: it gets the draft's embedding, unless that was trained on.
+    """
+    from transformers import LlamaForCausalLM
+
+    draft = _load(Path(recipe["checkpoint"]), recipe["attention"], target)
+    draft.save_pretrained(folder)
+    own = draft.embed_tokens.weight.detach()
+    model = LlamaForCausalLM.from_pretrained(target)
+    if (
+        not getattr(draft.config, "embed_requires_grad", False)
+        and own.shape == model.model.embed_tokens.weight.shape
+    ):
+        model.model.embed_tokens.weight.data.copy_(own)
+        model.save_pretrained(target)
+        transformers_target.spell_for_all(target)
+
+
 def _trainer(recipe: dict[str, Any], folder: Path, target: Path) -> None:
     """Train the draft by the library's command, or by its trainer where there is none."""
     if speculators_release.has("train-command"):
@@ -196,6 +216,7 @@ BUILDERS: dict[str, Callable[[dict[str, Any], Path, Path], None]] = {
     "command": _train_command,
     "trainer": _trainer,
     "fixture": _fixture,
+    "checkpoint": _checkpoint,
 }
 
 
