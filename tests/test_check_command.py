@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -386,7 +385,9 @@ def test_no_file_outside_the_draft_is_opened(tmp_path: Path) -> None:
         f"contracts.check({draft!r}, serving={NEWEST!r})\n"
         "print('\\n'.join(seen))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(  # from elsewhere: the package that is installed, not one that lies here
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
     opened = [line for line in done.stdout.splitlines() if line.startswith("/")]
     assert any(line.startswith(draft) for line in opened)
     assert [line for line in opened if not line.startswith(allowed)] == []
@@ -439,7 +440,7 @@ heavy = {{"torch", "numpy", "sglang", "speculators", "transformers", "huggingfac
 print(sorted(heavy & set(sys.modules)))
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=dict(os.environ)
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
     )
     assert done.stdout.splitlines()[-1] == "[]"
 
