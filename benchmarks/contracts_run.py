@@ -20,6 +20,8 @@ from pathlib import Path
 
 import psutil
 
+from contracts.kept import RECORD
+
 
 def peak_memory(process: psutil.Process, stop: threading.Event, peak: list[int]) -> None:
     """Highest sum of proportional set sizes over the process tree, in bytes."""
@@ -55,11 +57,11 @@ def run(arguments: Sequence[str], cache: Path) -> tuple[float, float]:
 def seconds_per_case(cache: Path) -> dict[str, list[float]]:
     """Seconds that each probe spent on each case, by library and kind of case."""
     spent: dict[str, list[float]] = {}
-    for record in sorted(cache.glob("*/run.json")):
+    for record in sorted(cache.glob(f"*/{RECORD}")):
         library = record.parent.name.rsplit("-", 1)[0]
-        for result in json.loads(record.read_text())["results"]:
-            kind = result["case"].rpartition("/")[0]
-            spent.setdefault(f"{library} {kind}".strip(), []).append(result["seconds"])
+        result = json.loads(record.read_text())["result"]
+        kind = result["case"].rpartition("/")[0]
+        spent.setdefault(f"{library} {kind}".strip(), []).append(result["seconds"])
     return spent
 
 
@@ -79,7 +81,7 @@ def main() -> None:
                     print(f"{state}, {label:<12} {seconds:6.1f} s  {memory:6.0f} MiB", flush=True)
                 for kind, cases in seconds_per_case(cache).items():
                     mean = sum(cases) / len(cases)
-                    print(f"      {kind}: {len(cases)} recipes, {mean:.2f} s each", flush=True)
+                    print(f"      {kind}: {len(cases)} cases, {mean:.2f} s each", flush=True)
 
 
 if __name__ == "__main__":
