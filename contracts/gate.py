@@ -179,7 +179,8 @@ def decide(records: Iterable[Record], policy: Policy) -> Decision:
             counts[line.outcome] += 1
             answer = _judge(line, policy)
             told = f"{where}{line.contract} [{line.case}]: {line.outcome}"
-            told += "".join(f" ({words})" for words in (line.cause or line.reason[:120],) if words)
+            if why := line.cause or line.reason[:120]:
+                told += f" ({why})"
             if answer is Answer.BROKEN:
                 broken.append(told)
             elif answer is Answer.UNKNOWN:

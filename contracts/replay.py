@@ -238,6 +238,15 @@ class Replay:
         differ = np.flatnonzero(golden != served)
         return int(differ[0]) if len(differ) else None
 
+    def prefill(self, field: str) -> slice:
+        """Rows of a field that the prompt leaves: every position's state, the last position's logits."""
+        return slice(0, 1 if field == "logits" else self.prompt)
+
+    def chained(self, field: str) -> slice:
+        """Rows of a field that the chained steps leave, as far as they are comparable."""
+        first = self.prefill(field).stop
+        return slice(first, first + self.comparable() - 1)
+
     def comparable(self) -> int:
         """Steps up to which both sides were fed the same tokens, a tie of the scores ending them."""
         parting = self.parting()

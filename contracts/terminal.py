@@ -26,7 +26,12 @@ def new_console(*, stderr: bool = False) -> Console:
 
 def text(words: str) -> str:
     """Text of anybody's as it may stand on a terminal: no markup, no control characters."""
-    return escape("".join(char if char.isprintable() else repr(char)[1:-1] for char in words))
+    return escape(printable(words))
+
+
+def printable(words: str) -> str:
+    """Text without control characters: each is written as Python writes it."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in words)
 
 
 def cache_folder(named: Path | None) -> Path:

@@ -55,22 +55,22 @@ def test_fused_state_is_equal(replay: Replay) -> None:
 
 def test_prefill_state_is_equal(replay: Replay) -> None:
     """Each position of the prompt leaves the recurrent state of training."""
-    replay.compare("recurrent", slice(0, replay.prompt))
+    replay.compare("recurrent", replay.prefill("recurrent"))
 
 
 def test_prefill_logits_are_equal(replay: Replay) -> None:
     """The last position of the prompt is scored as in training."""
-    replay.compare("logits", slice(0, 1))
+    replay.compare("logits", replay.prefill("logits"))
 
 
 def test_chained_state_is_equal(replay: Replay) -> None:
     """Each chained step leaves the recurrent state of training."""
-    replay.compare("recurrent", slice(replay.prompt, replay.prompt + replay.comparable() - 1))
+    replay.compare("recurrent", replay.chained("recurrent"))
 
 
 def test_chained_logits_are_equal(replay: Replay) -> None:
     """Each chained step is scored as in training."""
-    replay.compare("logits", slice(1, replay.comparable()))
+    replay.compare("logits", replay.chained("logits"))
 
 
 def test_draft_tokens_are_equal(replay: Replay) -> None:

@@ -56,7 +56,7 @@ def check(
     from contracts.header.deep import ask  # what asks a library needs more than what reads headers
 
     release, shown = ask(found, its, server_args=server_args, python=python, progress=progress)
-    return judge.with_library(report, release, shown, server_args=server_args)
+    return judge.with_library(report, release, shown)
 
 
 def _target(named: str) -> ServedTarget:

@@ -105,14 +105,15 @@ def ask(
             "prompts": PROMPTS,
             "tokens": TOKENS,
         }
-        fits = size(draft, small) <= MOST
+        bytes_taken = size(draft, small)
+        fits = bytes_taken <= MOST
         progress(f"{side.library} {side.version} is given the draft itself; its import takes a while")
         cases = [loading, running] if fits else [loading]
         results, _ = run_probe(python, side.library, cases, Path(scratch), TIMEOUT)
         found = [finding for result in results for finding in _findings(draft, result)]
         training = _training(python)
         loud = any(finding.damage is Damage.FAILS for finding in found)
-        if draft.states and training and not loud and 4 * size(draft, small) <= MOST:
+        if draft.states and training and not loud and 4 * bytes_taken <= MOST:
             progress(
                 f"{training.library} {training.version} runs the draft, too, and the numbers are compared"
             )

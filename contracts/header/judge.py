@@ -66,22 +66,19 @@ def judge(
     )
 
 
-def with_library(
-    report: Report, version: str, shown: Sequence[Finding], *, server_args: Sequence[str] = ()
-) -> Report:
+def with_library(report: Report, version: str, shown: Sequence[Finding]) -> Report:
     """A report together with what the library of a release showed itself; it has the last word.
 
     Args:
         report: from headers.
         version: of the library that was asked.
         shown: what was found.
-        server_args: of the user's own server.
 
     """
     (release,), other = exactly(version)
     judged = {item.release: item for item in report.judged}
     if release not in judged:
-        own = judge(report.draft, report.target, [release], server_args=server_args)
+        own = judge(report.draft, report.target, [release], server_args=report.server_args)
         judged[release] = own.judged[0]
     unanswered = any(item.cause is Cause.NOT_LOOKED_INTO for item in shown)
     kept = [

@@ -33,12 +33,10 @@ DTYPE = "float32"
 """What both compute in."""
 COMPARISONS: dict[str, Callable[[Replay], None]] = {
     "fused_state_is_equal": lambda it: it.compare("fused"),
-    "prefill_state_is_equal": lambda it: it.compare("recurrent", slice(0, it.prompt)),
-    "prefill_logits_are_equal": lambda it: it.compare("logits", slice(0, 1)),
-    "chained_state_is_equal": lambda it: it.compare(
-        "recurrent", slice(it.prompt, it.prompt + it.comparable() - 1)
-    ),
-    "chained_logits_are_equal": lambda it: it.compare("logits", slice(1, it.comparable())),
+    "prefill_state_is_equal": lambda it: it.compare("recurrent", it.prefill("recurrent")),
+    "prefill_logits_are_equal": lambda it: it.compare("logits", it.prefill("logits")),
+    "chained_state_is_equal": lambda it: it.compare("recurrent", it.chained("recurrent")),
+    "chained_logits_are_equal": lambda it: it.compare("logits", it.chained("logits")),
 }
 """As contracts/test_forward.py has them."""
 

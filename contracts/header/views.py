@@ -13,10 +13,12 @@ from contracts import records
 from contracts.header.findings import Damage, Finding, Verdict
 from contracts.header.reading import LIBRARY
 from contracts.header.report import Judged, Report, Spread, ranges
-from contracts.terminal import text
+from contracts.terminal import printable, text
 
 FORMAT = 1
 """Number of the JSON format."""
+Row = tuple[list[str], Verdict, list[str]]
+"""Releases, their verdict and its causes."""
 COLOURS = {
     Verdict.FAILS: "red",
     Verdict.LOSES: "red",
@@ -76,8 +78,7 @@ def write_text(console: Console, report: Report) -> None:
     console.print(f"[{colour}]{report.verdict}[/{colour}]{text(rest)}")
     for word, sentence in about(report):
         console.print(f"  {word:<12}  {text(sentence)}")
-    if len(list(rows(report))) > 1:
-        _write_rows(console, report)
+    _write_rows(console, list(rows(report)))
     for spread in report.faults:
         _write_finding(console, spread, report)
     for spread in report.notes:
@@ -90,7 +91,7 @@ def write_text(console: Console, report: Report) -> None:
         console.print(f"\nMore on a cause: contracts explain {report.faults[0].finding.cause}")
 
 
-def rows(report: Report) -> Iterator[tuple[list[str], Verdict, list[str]]]:
+def rows(report: Report) -> Iterator[Row]:
     """Releases that a draft fares alike in, the verdict, and the causes."""
     alike: dict[tuple[Verdict, tuple[str, ...]], list[str]] = {}
     for item in report.judged:
@@ -104,9 +105,11 @@ def _causes(judged: Judged) -> list[str]:
     return list(dict.fromkeys(map(str, found)))
 
 
-def _write_rows(console: Console, report: Report) -> None:
+def _write_rows(console: Console, alike: list[Row]) -> None:
+    if len(alike) < 2:
+        return  # the headline says it all
     known = records.recorded_releases(LIBRARY)
-    told = [(ranges(releases, known), verdict, causes) for releases, verdict, causes in rows(report)]
+    told = [(ranges(releases, known), verdict, causes) for releases, verdict, causes in alike]
     width = max(len(releases) for releases, _, _ in told)
     console.print()
     for releases, verdict, causes in told:
@@ -212,8 +215,7 @@ def as_markdown(report: Report) -> str:
 
 
 def _cell(words: str) -> str:
-    printable = "".join(char if char.isprintable() else repr(char)[1:-1] for char in words)
-    return printable.replace("|", "\\|").replace("<", "&lt;")
+    return printable(words).replace("|", "\\|").replace("<", "&lt;")
 
 
 def as_annotations(report: Report) -> str:

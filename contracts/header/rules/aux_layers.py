@@ -17,11 +17,6 @@ from contracts.spellings import LAYERS
 NESTED = f"eagle_config.{IDS}"
 
 
-def _fuses(offer: Offer) -> bool:
-    """Whether the draft takes several hidden states at all."""
-    return offer.draft.is_fused
-
-
 @rule(Cause.IDS_NOT_READ, about="eagle3")
 def ids_stand_where_they_are_read(offer: Offer) -> Iterator[Finding]:
     """Layer ids stand where the release looks for them."""
@@ -62,18 +57,18 @@ def default_states(layers: int) -> tuple[int, int, int]:
 def ids_are_said(offer: Offer) -> Iterator[Finding]:
     """config.json says which layers the draft was trained on, or its trainer has no other."""
     draft = offer.draft
-    if draft.ids or draft.ids == () or not _fuses(offer):
+    if draft.ids or draft.ids == () or not offer.draft.is_fused:
         return  # of an empty list another rule speaks
     if draft.needs_export:  # states that nobody wrote down
-        yield _guessed(offer, Damage.UNKNOWN, f"speculators {draft.origin.release or 'of old'} wrote none")
+        yield _guessed(offer, f"speculators {draft.origin.release or 'of old'} wrote none")
     elif draft.origin.writer not in DEFAULT_STATES:
-        yield _guessed(offer, Damage.UNKNOWN, "nothing")
+        yield _guessed(offer, "nothing")
 
 
-def _guessed(offer: Offer, damage: Damage, seen: str) -> Finding:
+def _guessed(offer: Offer, seen: str) -> Finding:
     return Finding(
         cause=Cause.IDS_GUESSED,
-        damage=damage,
+        damage=Damage.UNKNOWN,
         where=NESTED,
         expected="the ids of training",
         seen=seen,
@@ -146,9 +141,8 @@ def target_has_these_layers(offer: Offer) -> Iterator[Finding]:
     outside = [(item, state) for item, state in zip(ids, states, strict=True) if not lowest <= state < layers]
     if outside:
         item, state = outside[0]
-        last = state == layers and not _is_llama(
-            offer
-        )  # some classes deliver it, and their setters do not tell
+        # Some classes deliver the last state, and their setters do not tell.
+        last = state == layers and not _is_llama(offer)
         yield Finding(
             cause=Cause.LAYER_OUT_OF_RANGE,
             damage=Damage.UNKNOWN if last else Damage.FAILS,
@@ -227,7 +221,12 @@ def ids_are_of_the_convention_that_is_read(offer: Offer) -> Iterator[Finding]:
 def defaults_are_those_of_training(offer: Offer) -> Iterator[Finding]:
     """Where no ids are given, the target's class captures what EAGLE-3 trainers train on."""
     found = _rule(offer)
-    if offer.draft.ids or not _fuses(offer) or found is None or not isinstance(found.without_ids, tuple):
+    if (
+        offer.draft.ids
+        or not offer.draft.is_fused
+        or found is None
+        or not isinstance(found.without_ids, tuple)
+    ):
         return
     ascending = list(found.without_ids) == sorted(found.without_ids)  # else a stand-in misled the setter
     if ascending and found.without_ids != default_states(LAYERS):
@@ -248,7 +247,7 @@ def defaults_are_states_of_the_target(offer: Offer) -> Iterator[Finding]:
     assert offer.target is not None
     layers = offer.target.num_hidden_layers
     states = default_states(layers)
-    if offer.draft.ids or not _fuses(offer) or 0 < states[0] < states[1] < states[2]:
+    if offer.draft.ids or not offer.draft.is_fused or 0 < states[0] < states[1] < states[2]:
         return
     yield Finding(
         cause=Cause.LAYER_OUT_OF_RANGE,
@@ -264,7 +263,7 @@ def defaults_are_states_of_the_target(offer: Offer) -> Iterator[Finding]:
 @rule(Cause.FC_SKIPPED, about="eagle3")
 def capture_is_switched_on(offer: Offer) -> Iterator[Finding]:
     """The target is told to deliver the states that fc was trained for."""
-    if _fuses(offer) or "fc.weight" not in offer.draft.by_canonical:
+    if offer.draft.is_fused or "fc.weight" not in offer.draft.by_canonical:
         return
     spelled = offer.reading["use_aux_hidden_state.false"]
     applied = (spelled.facts.get("hidden_dims") or {}).get("fc_applied")

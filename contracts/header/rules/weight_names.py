@@ -34,13 +34,14 @@ def every_tensor_is_read(offer: Offer) -> Iterator[Finding]:
         if not scale and not bare.startswith(OF_NORMS):
             dropped.setdefault(_why(name), []).append(name)
     for cause, names in dropped.items():
+        damage = _damage(cause, names)
         yield Finding(
             cause=cause,
-            damage=_damage(offer, cause, names),
+            damage=damage,
             where=listed(names),
             expected="a name under which this release loads it",
             seen="no parameter takes this name",
-            consequence=_consequence(offer, cause, names),
+            consequence=_consequence(damage),
             fix=_fix(offer, cause, names),
         )
 
@@ -102,14 +103,14 @@ def _needed(name: str) -> bool:
     return bare in ("fc.weight", "norm.weight", "lm_head.weight")
 
 
-def _damage(offer: Offer, cause: Cause, names: Iterable[str]) -> Damage:
+def _damage(cause: Cause, names: Iterable[str]) -> Damage:
     if cause is Cause.TENSOR_DROPPED and any(map(_needed, names)):
         return Damage.COLLAPSES
     return Damage.LOSES
 
 
-def _consequence(offer: Offer, cause: Cause, names: list[str]) -> str:
-    if _damage(offer, cause, names) is Damage.COLLAPSES:
+def _consequence(damage: Damage) -> str:
+    if damage is Damage.COLLAPSES:
         return "the draft runs on whatever memory held in their place, and next to no draft token is accepted"
     return "the draft runs without what was trained here, and fewer draft tokens are accepted"
 
@@ -134,7 +135,7 @@ def _fix(offer: Offer, cause: Cause, names: list[str]) -> str:
 def every_parameter_is_provided(offer: Offer) -> Iterator[Finding]:
     """The draft has a tensor for every parameter that its forward pass reads."""
     draft = offer.draft
-    missing = [name for name in _required(draft, offer.reading) if name not in draft.by_canonical]
+    missing = [name for name in _required(draft) if name not in draft.by_canonical]
     missing += [name for name in _biases(draft, offer.reading) if name not in draft.by_canonical]
     if missing:
         yield Finding(
@@ -148,7 +149,7 @@ def every_parameter_is_provided(offer: Offer) -> Iterator[Finding]:
         )
 
 
-def _required(draft: Draft, reading: Reading) -> Iterator[str]:
+def _required(draft: Draft) -> Iterator[str]:
     fused = draft.is_fused
     for name in map(canonical, TENSORS):
         if name not in NOT_NEEDED and (name != "fc.weight" or fused):
