@@ -11,7 +11,8 @@ from contracts.header.report import Report
 from contracts.header.sources import draft_in
 from contracts.served_target import ServedTarget
 from tests.good_drafts import GOOD
-from tests.seeded_faults import FAULTS, NEWEST, Fault, Patient, broken, combinations
+from tests.patient import Patient
+from tests.seeded_faults import FAULTS, NEWEST, Fault, broken, combinations
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "faults.md"
 HEAD = """# Seeded faults, and what `contracts check` says of them

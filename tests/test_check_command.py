@@ -17,7 +17,8 @@ from contracts.header.findings import Verdict
 from contracts.places import CheckpointError
 from contracts.records import UnsupportedRelease
 from tests.good_drafts import IDS, Good, by_name
-from tests.seeded_faults import FAULTS, Patient, broken
+from tests.patient import Patient
+from tests.seeded_faults import FAULTS, broken
 
 RELEASES = records.recorded_releases("sglang")
 NEWEST = f"sglang=={RELEASES[-1]}"

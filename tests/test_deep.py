@@ -16,7 +16,7 @@ from contracts import blank
 from contracts.cli import app
 from contracts.export import export_draft
 from contracts.group import FIXTURES
-from tests.seeded_faults import Patient
+from tests.patient import Patient
 from tests.test_check_command import by_name, faulty, good, written
 
 if TYPE_CHECKING:

@@ -22,7 +22,8 @@ from contracts.header.judge import exactly, judge
 from contracts.header.report import Report
 from contracts.header.sources import read_draft, read_target
 from tests.good_drafts import GOOD, MAP, by_name
-from tests.seeded_faults import FAULTS, NEWEST, Patient, broken
+from tests.patient import Patient
+from tests.seeded_faults import FAULTS, NEWEST, broken
 
 if TYPE_CHECKING:
     from contracts.sides import Side, SideRun

@@ -14,7 +14,7 @@ from contracts import blank, records
 from contracts.blank import weight
 from tests.fake_hub import FakeHub, serving
 from tests.good_drafts import by_name
-from tests.seeded_faults import Patient
+from tests.patient import Patient
 
 NEWEST = f"sglang=={records.recorded_releases('sglang')[-1]}"
 HUGE = 3_000_000_000

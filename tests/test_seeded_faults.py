@@ -16,7 +16,8 @@ from contracts.header.sources import draft_in
 from contracts.served_target import ServedTarget
 from tests import fault_table
 from tests.good_drafts import GOOD, Good, by_name
-from tests.seeded_faults import FAULTS, NEWEST, Fault, Patient, broken, combinations
+from tests.patient import Patient
+from tests.seeded_faults import FAULTS, NEWEST, Fault, broken, combinations
 
 PAIRS, TRIPLES = 400, 200
 """Combinations that are drawn for each draft; `python -m tests.fault_table` goes through all pairs."""
