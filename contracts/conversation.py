@@ -44,6 +44,7 @@ def run_probe(
     progress: Progress | None = None,
     startup_timeout: float = STARTUP_TIMEOUT,
     device: Device = "cpu",
+    jobs: int = 1,
     heard: Heard = lambda _result, _stand_ins: None,
 ) -> tuple[list[CaseResult], tuple[str, ...]]:
     """Run one probe process over all cases; every case gets a result, an error if need be.
@@ -58,13 +59,15 @@ def run_probe(
         progress: called after each case.
         startup_timeout: seconds until the library is imported.
         device: what the library is to run on.
+        jobs: cases that are observed at a time.
         heard: told of each result once.
 
     Returns:
         One result per case, in order, and what was stood in for.
 
-    A process that dies or falls silent costs the case that it was at; the cases after that one are given to
-    a new process, unless RESTARTS of them in a row got nowhere. One that never says hello costs them all.
+    A process that dies or falls silent costs the case that it was at, or the first of several; the cases after
+    that one are given to a new process, unless RESTARTS of them in a row got nowhere. One that never says hello
+    costs them all.
 
     """
     results: dict[str, CaseResult] = {}
@@ -79,7 +82,7 @@ def run_probe(
         )
         log = folder / f"probe-{len(results)}.log"
         longest = max(case.get("timeout", case_timeout) for case in waiting)
-        order = {"cases": list(waiting), "timeout": case_timeout, "device": device}
+        order = {"cases": list(waiting), "timeout": case_timeout, "device": device, "jobs": jobs}
         status = _talk(python, library, order, log, talk, longest, startup_timeout)
         results |= talk.results
         stand_ins = talk.stand_ins or stand_ins

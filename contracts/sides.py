@@ -21,8 +21,11 @@ from contracts.kept import Case, Kept
 from contracts.records import UnsupportedRelease, check_supported
 
 IDENTIFY_TIMEOUT = 60.0
-SHARED_CODE = ("facts.py", "checkpoint.py", "places.py", "speculation.py", "spellings.py", "blank.py")
+SHARED_CODE = ("facts.py", "checkpoint.py", "places.py", "speculation.py", "spellings.py", "blank.py",
+               "targets/draft.py")  # fmt: skip
 """Modules beside the probes' own that a probe runs."""
+JOBS = min(4, os.cpu_count() or 1)
+"""Cases that a probe observes at a time; each runs on one core."""
 SETTINGS = ("SGLANG_", "HF_", "TORCH")
 """Beginnings of the variables by which a library can be told to answer otherwise."""
 
@@ -183,6 +186,7 @@ class Side:
                     case_timeout,
                     progress,
                     device=device,
+                    jobs=JOBS if device == "cpu" else 1,
                     heard=heard,
                 )
         finally:

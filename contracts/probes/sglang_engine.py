@@ -43,7 +43,7 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
         line = meta.command_line(case["target"], case.get("folder"), further)
         scheduler = sglang_scheduler.start(line, case["server_args"])
         requests = sglang_scheduler.submit(scheduler, case["prompts"], case["tokens"])
-        watch = _Watch(scheduler) if case.get("folder") else None
+        watch = Watch(scheduler) if case.get("folder") else None
         before = watch.before if watch else lambda _: None
         for batch, result in sglang_scheduler.batches(scheduler, requests, before):
             if watch:
@@ -56,7 +56,7 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
     return DraftFacts()
 
 
-def _generation(request: Any, watch: _Watch | None) -> Generation:
+def _generation(request: Any, watch: Watch | None) -> Generation:
     return Generation(
         prompt=tuple(request.origin_input_ids),
         tokens=tuple(request.output_ids),
@@ -67,7 +67,7 @@ def _generation(request: Any, watch: _Watch | None) -> Generation:
     )
 
 
-class _Watch:
+class Watch:
     """Notes what the draft worker is given, what it proposes, and what is accepted of it."""
 
     def __init__(self, scheduler: Any) -> None:

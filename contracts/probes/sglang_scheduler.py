@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import inspect
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -52,11 +53,19 @@ def start(command_line: list[str], given: Sequence[str] = ()) -> Any:
 
     server_arguments = sglang_release.server_arguments(command_line, given)
     ports = PortArgs.init_new(server_arguments)
+    ports.nccl_port = _free_port()
     sglang_release.publish(server_arguments)
     asked = inspect.signature(Scheduler).parameters
     ranks: dict[str, int | None] = {name: 0 for name in asked if name.endswith("_rank")}
     ranks |= {name: value for name, value in {"gpu_id": 0, "dp_rank": None}.items() if name in asked}
     return Scheduler(server_arguments, ports, **ranks)
+
+
+def _free_port() -> int:
+    """A port that the system gives out; of those that sglang tries, two cases at a time would take the same."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        return int(bound.getsockname()[1])
 
 
 def submit(scheduler: Any, prompts: Sequence[Sequence[int]], tokens: int) -> list[Any]:

@@ -13,6 +13,7 @@ import faulthandler
 import gc
 import json
 import os
+import random
 import re
 import select
 import signal
@@ -21,7 +22,7 @@ import sysconfig
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -143,8 +144,7 @@ def serve(probe: Probe, request: Path, descriptor: int) -> None:
             return
         gc.freeze()  # what is imported stays; no child needs to look through it for garbage
         _send(out, {"kind": "hello", "protocol": PROTOCOL, "stand_ins": stand_ins})
-        for case in order["cases"]:
-            result = _run_in_fork(probe, case, case.get("timeout", order["timeout"]))
+        for result in _answers(probe, order["cases"], order["timeout"], order.get("jobs", 1)):
             _send(out, {"kind": "case", **to_json(result)})
         _send(out, {"kind": "end", "cases": len(order["cases"])})
 
@@ -153,45 +153,85 @@ def _send(out: Any, message: dict[str, Any]) -> None:
     out.write(json.dumps(message) + "\n")
 
 
-def _run_in_fork(probe: Probe, case: dict[str, Any], timeout: float) -> CaseResult:
-    """Observe one case in a child process, with a temporary folder that goes however the case ends."""
-    started = time.monotonic()
-    scratch = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-    with tempfile.TemporaryFile() as log, scratch as folder:
-        receiving, sending = os.pipe()
+def _answers(
+    probe: Probe, cases: Sequence[dict[str, Any]], timeout: float, jobs: int
+) -> Iterator[CaseResult]:
+    """What became of each case, as they end; up to `jobs` of them run at a time."""
+    waiting, running = list(reversed(cases)), dict[int, _Fork]()
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            fork = _Fork(probe, waiting.pop(), timeout)
+            running[fork.receiving] = fork
+        soonest = min(fork.deadline for fork in running.values())
+        ready, _, _ = select.select(list(running), [], [], max(0.0, soonest - time.monotonic()))
+        for descriptor, fork in list(running.items()):
+            if descriptor in ready:
+                fork.read()
+            if fork.whole or time.monotonic() >= fork.deadline:
+                del running[descriptor]
+                yield fork.end()
+
+
+class _Fork:
+    """One case that is observed in a child process, with a temporary folder that goes when it ends."""
+
+    def __init__(self, probe: Probe, case: dict[str, Any], timeout: float) -> None:
+        self._case, self._timeout = case, case.get("timeout", timeout)
+        self._started = time.monotonic()
+        self.deadline = self._started + self._timeout
+        self._scratch = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed when the case ends)
+        self._answer = b""
+        self.whole = False
+        """Whether all has been read that there is to read."""
+        self.receiving, sending = os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
-        child = os.fork()
-        if child == 0:
-            os.close(receiving)
+        self._child = os.fork()
+        if self._child == 0:
+            os.close(self.receiving)
             os.setpgid(0, 0)
-            _use_for_temporary_files(folder)
-            _child(probe, case, sending, log.fileno())
+            _use_for_temporary_files(self._scratch.name)
+            _child(probe, case, sending, self._log.fileno())
         os.close(sending)
         with suppress(OSError):
-            os.setpgid(child, child)  # parent and child both, whoever comes first
-        answer, in_time = _read_until(receiving, started + timeout)
-        if not in_time:
-            with suppress(ProcessLookupError):
-                os.killpg(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
+            os.setpgid(self._child, self._child)  # parent and child both, whoever comes first
+
+    def read(self) -> None:
+        """Take in what the child has written; it ends with a whole line, or with nothing."""
+        chunk = os.read(self.receiving, 65536)
+        self._answer += chunk
+        if not chunk:
+            self._answer = b""  # ended without a whole line
+        self.whole = not chunk or chunk.endswith(b"\n")
+
+    def end(self) -> CaseResult:
+        """End the child, and say what became of the case."""
+        os.close(self.receiving)
+        if not self.whole:
+            self._kill()
+        _, status = os.waitpid(self._child, 0)
+        self._kill()  # whatever the case left running
+        self._log.seek(0)
+        text = self._log.read().decode(errors="replace")
+        self._log.close()
+        self._scratch.cleanup()
+        sys.stdout.write(text)
+        name, seconds = self._case["case"], round(time.monotonic() - self._started, 3)
+        failure = None
+        if not self.whole:
+            failure = f"no answer within {self._timeout:g} s"
+        elif os.WIFSIGNALED(status):
+            failure = f"killed by {signal.Signals(os.WTERMSIG(status)).name}"
+        elif not self._answer:
+            failure = f"ended with exit status {os.WEXITSTATUS(status)} and no answer"
+        if failure:
+            return CaseResult(case=name, error=f"{failure}\n{tail(text)}".strip(), seconds=seconds)
+        return CaseResult(case=name, seconds=seconds, **json.loads(self._answer))
+
+    def _kill(self) -> None:
         with suppress(ProcessLookupError):
-            os.killpg(child, signal.SIGKILL)  # whatever the case left running
-        log.seek(0)
-        text = log.read().decode(errors="replace")
-    sys.stdout.write(text)
-    seconds = round(time.monotonic() - started, 3)
-    failure = None
-    if not in_time:
-        failure = f"no answer within {timeout:g} s"
-    elif os.WIFSIGNALED(status):
-        failure = f"killed by {signal.Signals(os.WTERMSIG(status)).name}"
-    elif not answer:
-        failure = f"ended with exit status {os.WEXITSTATUS(status)} and no answer"
-    if failure:
-        return CaseResult(case=case["case"], error=f"{failure}\n{tail(text)}".strip(), seconds=seconds)
-    data = json.loads(answer)
-    return CaseResult(case=case["case"], seconds=seconds, **data)
+            os.killpg(self._child, signal.SIGKILL)
 
 
 def _use_for_temporary_files(folder: str) -> None:
@@ -202,6 +242,7 @@ def _use_for_temporary_files(folder: str) -> None:
 def _child(probe: Probe, case: dict[str, Any], sending: int, log: int) -> None:
     """Observe, answer, and leave without running any exit handler of the library."""
     _die_with_parent()
+    random.seed()  # forks are alike, and would choose the same ports
     os.dup2(log, 1)
     os.dup2(log, 2)
     faulthandler.enable(file=log)  # a crash in compiled code leaves a Python traceback in the log
@@ -226,21 +267,6 @@ def _die_with_parent() -> None:
     """Ask the kernel to end this process when the probe ends, however it ends (Linux; else no harm)."""
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-
-
-def _read_until(descriptor: int, deadline: float) -> tuple[str, bool]:
-    """The line that is written to `descriptor`, and whether it, or the end, came in time."""
-    answer = b""
-    with os.fdopen(descriptor, "rb", buffering=0) as stream:
-        while not answer.endswith(b"\n"):
-            ready, _, _ = select.select([stream], [], [], max(0.0, deadline - time.monotonic()))
-            if not ready:
-                return "", False
-            chunk = stream.read(65536)
-            if not chunk:
-                return "", True  # ended without a whole line
-            answer += chunk
-    return answer.decode(), True
 
 
 def tail(log: str) -> str:

@@ -23,7 +23,6 @@ KNOWN_VALUES: dict[str, Any] = {
     "logit_cap": 0.0,
     "cross_attention": False,
     "encoder_lens": None,
-    "sinks": None,
 }
 """The only values of these arguments that the stand-ins know."""
 
@@ -39,34 +38,58 @@ def extend_attention_cpu(
     """Attention of new tokens on a cached prefix and on themselves; writes `out`.
 
     New queries are [tokens, heads, head_dim], as `out` is; new keys and values [tokens, kv_heads, head_dim]
-    or flattened. Of the caches, [slots, kv_heads, head_dim], the slots `req_to_token[request, :length]` are a
-    request's, its new tokens included in the length. `window` counts the positions that each token attends
-    to, its own included; 0 is all of them. `tree_mask` holds new x new truths per request, one after the
-    other: which new token attends to which, in place of the causal order among them. A window and a tree
-    together have no stand-in.
+    or flattened, or None where the caches hold them already. Of the caches, [slots, kv_heads, head_dim], the
+    slots `req_to_token[request, :length]` are a request's, its new tokens included in the length. `window`
+    counts the positions that each token attends to, its own included; 0 is all of them. `sinks` [heads] are
+    scores that take part in the softmax and attend to nothing. `tree_mask` holds new x new truths per request,
+    one after the other: which new token attends to which, in place of the causal order among them. A window
+    knows chains only: in a tree that branches, places are no positions.
+
+    Multi-head latent attention hands over keys and values of its heads where there is no prefix, and otherwise
+    latent ones, of which the values are a part of the keys.
     """
     _only_known(k_scale=k_scale, v_scale=v_scale, logit_cap=logit_cap, cross_attention=cross_attention,
-                encoder_lens=encoder_lens, sinks=sinks)  # fmt: skip
-    if tree_mask is not None and window > 0:
-        raise OutOfReach(
-            "the attention kernel was given a tree and a window, which have no stand-in together"
-        )
+                encoder_lens=encoder_lens)  # fmt: skip
     tree = None if tree_mask is None else tree_mask.flatten()
     rows = zip(req_pool_indices.tolist(), seq_lens.tolist(), extend_seq_lens.tolist(),
                extend_start_loc.tolist(), strict=True)  # fmt: skip
     for request, length, new, start in rows:
-        slots = req_to_token[request, : length - new].long()
         fresh = slice(start, start + new)
-        keys = torch.cat([k_cache[slots], k.view(-1, *k_cache.shape[1:])[fresh]])
-        values = torch.cat([v_cache[slots], v.view(-1, *v_cache.shape[1:])[fresh]])
+        slots = req_to_token[request, :length].long()
+        keys, values = (
+            _with_new(cache, slots, item, fresh, tokens=len(q))
+            for cache, item in ((k_cache, k), (v_cache, v))
+        )
         queries = torch.arange(length - new, length)[:, None]
         visible = torch.arange(length)[None] <= queries if is_causal else torch.ones(new, length).bool()
+        if tree is not None:
+            mask = tree[: new * new].view(new, new).bool()
+            tree = tree[new * new :]
+            if window > 0 and not torch.equal(mask, visible[:, length - new :]):
+                raise OutOfReach(
+                    "the attention kernel was given a tree that branches and a window, which have no stand-in "
+                    "together"
+                )
+            visible[:, length - new :] = mask
         if window > 0:
             visible &= torch.arange(length)[None] > queries - window
-        if tree is not None:
-            visible[:, length - new :] = tree[: new * new].view(new, new)
-            tree = tree[new * new :]
-        out[fresh] = attend(q[fresh], keys, values, visible, scale)
+        out[fresh] = attend(q[fresh], keys, values, visible, scale, sinks)
+
+
+def _with_new(
+    cache: torch.Tensor, slots: torch.Tensor, new: torch.Tensor | None, fresh: slice, *, tokens: int
+) -> torch.Tensor:
+    """Keys or values of one request: those of its prefix from the cache, then the new ones."""
+    if new is None:
+        return cache[slots]
+    heads = new if new.dim() == 3 else new.reshape(tokens, -1, cache.shape[-1])
+    rows = heads[fresh]
+    prefix = slots[: len(slots) - len(rows)]
+    if not len(prefix):
+        return rows
+    if rows.shape[1:] != cache.shape[1:]:
+        raise OutOfReach("the attention kernel was given heads of their own beside latent ones in the cache")
+    return torch.cat([cache[prefix], rows])
 
 
 def decode_attention_cpu(
@@ -76,18 +99,22 @@ def decode_attention_cpu(
     scale: float, logit_cap: float, cross_attention: bool = False, window: int = 0,
     encoder_lens: Any = None, sinks: Any = None,
 ) -> None:  # fmt: skip
-    """Attention of one new token per request, whose key and value it first writes to the cache at `loc`."""
+    """Attention of one new token per request, whose key and value it first writes to the cache at `loc`.
+
+    Of multi-head latent attention the values are a part of the keys, and are written with them.
+    """
     _only_known(k_scale=k_scale, v_scale=v_scale, logit_cap=logit_cap, cross_attention=cross_attention,
-                encoder_lens=encoder_lens, sinks=sinks)  # fmt: skip
+                encoder_lens=encoder_lens)  # fmt: skip
     if k is not None:
-        k_cache[loc] = k.view(-1, *k_cache.shape[1:])
-        v_cache[loc] = v.view(-1, *v_cache.shape[1:])
+        k_cache[loc] = k.reshape(-1, *k_cache.shape[1:])
+        if v_cache.data_ptr() != k_cache.data_ptr():
+            v_cache[loc] = v.reshape(-1, *v_cache.shape[1:])
     for row, (request, length) in enumerate(zip(req_pool_indices.tolist(), seq_lens.tolist(), strict=True)):
         slots = req_to_token[request, :length].long()
         if window > 0:
             slots = slots[-window:]
         visible = torch.ones(1, len(slots), dtype=torch.bool)
-        out[row : row + 1] = attend(q[row : row + 1], k_cache[slots], v_cache[slots], visible, scale)
+        out[row : row + 1] = attend(q[row : row + 1], k_cache[slots], v_cache[slots], visible, scale, sinks)
 
 
 def build_draft_decode_metadata_cpu(
@@ -141,13 +168,22 @@ def copy_all_layer_kv_cache_cpu(
 
 
 def attend(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, visible: torch.Tensor, scale: float
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    visible: torch.Tensor,
+    scale: float,
+    sinks: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Softmax attention in float32, [rows, heads, head_dim]; groups of query heads share a key head."""
     groups = q.shape[1] // k.shape[1]
     keys, values = (item.float().repeat_interleave(groups, 1) for item in (k, v))
     scores = torch.einsum("qhd,khd->hqk", q.float(), keys) * scale
-    weights = scores.masked_fill(~visible, float("-inf")).softmax(-1)
+    scores = scores.masked_fill(~visible, float("-inf"))
+    if sinks is not None:
+        column = sinks.float().view(-1, 1, 1).expand(-1, scores.shape[1], 1)
+        scores = torch.cat([scores, column], -1)
+    weights = scores.softmax(-1)[..., : len(k)]
     return torch.einsum("hqk,khd->qhd", weights, values).to(q.dtype)
 
 

@@ -1,0 +1,125 @@
+"""Plain torch for the kernels of single target classes that have no path for a CPU.
+
+Each takes the place of a function that a class calls for a GPU, with its signature and effects; the rest of the
+class is sglang's. tests/test_target_kernels.py compares each with an independent reference.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+MODELS = "sglang.srt.models"
+
+
+def rms_sumsq_serial(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
+    """Sums of squares of the rows of both, [rows of x1 + rows of x2, padded to a multiple of 4] (minimax_m2)."""
+    sums = x1.new_zeros((len(x1) + len(x2) + 3) // 4 * 4, dtype=torch.float32)
+    sums[: len(x1)] = x1.float().square().sum(-1)
+    sums[len(x1) : len(x1) + len(x2)] = x2.float().square().sum(-1)
+    return sums
+
+
+def rms_apply_serial(
+    x1: torch.Tensor,
+    x2: torch.Tensor,
+    w1: torch.Tensor,
+    w2: torch.Tensor,
+    sum_sq: torch.Tensor,
+    tp_world: int = 1,
+    eps: float = 1e-5,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Both normed by the sums that `rms_sumsq_serial` made of them (minimax_m2)."""
+
+    def normed(x: torch.Tensor, weight: torch.Tensor, sums: torch.Tensor) -> torch.Tensor:
+        scale = torch.rsqrt(sums / x.shape[-1] / tp_world + eps)
+        return (x.float() * scale[:, None] * weight.float()).to(x.dtype)
+
+    return normed(x1, w1, sum_sq[: len(x1)]), normed(x2, w2, sum_sq[len(x1) : len(x1) + len(x2)])
+
+
+def zero_experts_compute_triton(
+    expert_indices: torch.Tensor,
+    expert_scales: torch.Tensor,
+    num_experts: int,
+    zero_expert_type: str,
+    hidden_states: torch.Tensor,
+) -> torch.Tensor:
+    """What the experts that pass their input on contribute, which are taken off the others' list (longcat_flash).
+
+    Experts from `num_experts` on are such. Sets their indices to 0 and their scales to 0.
+    """
+    passing = expert_indices >= num_experts
+    share = torch.where(passing, expert_scales, 0).sum(-1, keepdim=True)
+    expert_indices[passing] = 0
+    expert_scales[passing] = 0
+    return (hidden_states.float() * share).to(hidden_states.dtype)
+
+
+def by_slot(native: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """sglang's own mixture of experts for a CPU, for lists of experts that it does not take.
+
+    It refuses weights that apply to the input (mllama4), and counts an expert that is listed twice once
+    (longcat_flash, whose kernels list expert 0 with weight 0). One place of the list at a time, it takes both.
+    """
+
+    def experts(layer: Any, x: torch.Tensor, topk_output: Any, config: Any) -> torch.Tensor:
+        ids, weights = topk_output.topk_ids, topk_output.topk_weights
+        first = config.apply_router_weight_on_input
+        ordered = ids.sort(-1).values
+        twice = bool((ordered[:, 1:] == ordered[:, :-1]).any())
+        if not first and not twice and not bool((ids < 0).any()):
+            return native(layer, x, topk_output, config)
+        if first:
+            config = replace(config, apply_router_weight_on_input=False)
+        total = torch.zeros_like(x)
+        for place in range(ids.shape[-1]):
+            chosen, share = ids[:, place : place + 1], weights[:, place : place + 1]
+            share = torch.where(chosen < 0, 0, share)
+            one = topk_output._replace(
+                topk_ids=chosen.clamp(min=0), topk_weights=torch.ones_like(share) if first else share
+            )
+            total += native(layer, x * share.to(x.dtype) if first else x, one, config)
+        return total
+
+    return experts
+
+
+FUNCTIONS: Mapping[str, tuple[Callable[..., Any], ...]] = {
+    "minimax_m2": (rms_sumsq_serial, rms_apply_serial),
+    "longcat_flash": (zero_experts_compute_triton,),
+}
+"""What takes the place of a function of the same name, by module of sglang's models."""
+EXPERTS = ("sglang.srt.layers.moe.fused_moe_native", "sglang.srt.layers.quantization.unquant")
+"""Modules that know the mixture of experts for a CPU by name."""
+NATIVE = "moe_forward_native"
+
+
+def install() -> tuple[str, ...]:
+    """Put them in place, as far as this release has the functions; says what is stood in for."""
+    told = []
+    for module, functions in FUNCTIONS.items():
+        found = _module(f"{MODELS}.{module}")
+        names = [function.__name__ for function in functions if hasattr(found, function.__name__)]
+        for function in functions:
+            if function.__name__ in names:
+                setattr(found, function.__name__, function)
+        told += [f"{module}: {', '.join(names)}"] if names else []
+    for name in EXPERTS:
+        found = _module(name)
+        if hasattr(found, NATIVE):
+            setattr(found, NATIVE, by_slot(getattr(found, NATIVE)))
+            told += [f"{NATIVE}, one expert at a time"] if name == EXPERTS[0] else []
+    return (f"kernels of target classes, in plain torch: {'; '.join(told)}",) if told else ()
+
+
+def _module(name: str) -> Any:
+    """A module of the library; None if this release lacks it, or it cannot be imported here."""
+    try:
+        return importlib.import_module(name)
+    except (ImportError, AttributeError, RuntimeError):
+        return None

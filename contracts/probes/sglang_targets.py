@@ -1,0 +1,78 @@
+"""One target class in the real engine: which of its hidden states reach an EAGLE-3 draft that names some ids.
+
+The target is made here, by transformers' own class, which is also the reference; the draft has no weights, since
+only what it is given matters. Everything between them is sglang's: loading, the capture setter, scheduler, prefill,
+drafting and verification.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+from contracts.facts import DraftFacts
+from contracts.probes import sglang_engine, sglang_scheduler, transformers_targets
+from contracts.probes import sglang_meta as meta
+from contracts.probes.stream import Refusals
+from contracts.targets import draft
+
+
+def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
+    """Serve `case["prompts"]` with the target of `case["recipe"]` and a draft that names `case["ids"]`.
+
+    Writes to `case["run"]` what transformers computes (see `transformers_targets.observe`) and, for prompt number i:
+        served/i: the text as served, [P + tokens].
+        delivered/i: what reached the draft, position by position, [rows, states * H].
+        prefilled/i: rows of it that came from the prefill, [1].
+        logits_served/i: the target's logits after the prompt, [vocabulary].
+
+    """
+    torch.manual_seed(0)
+    os.environ.update(case["recipe"]["environment"])
+    folder = Path(case["folder"])
+    target, drafted = folder / "target", folder / "draft"
+    transformers_targets.make(case["recipe"], target)
+    found = transformers_targets.observe(case["recipe"], folder / "reference", case["prompts"], case["tokens"])
+    draft.write(drafted, case["ids"], vocabulary=case["vocabulary"], hidden=case["hidden"])
+    with refusals.stage("engine"), torch.no_grad():
+        found |= _serve(case, target, drafted)
+    save_file(found, case["run"])
+    return DraftFacts()
+
+
+def _serve(case: dict[str, Any], target: Path, drafted: Path) -> dict[str, torch.Tensor]:
+    further = ["--dtype", "float32", *sglang_scheduler.arguments(case["device"]), *sglang_engine.EIGHT]
+    line = meta.command_line(str(target), str(drafted), [*further, *case["server_args"]])
+    scheduler = sglang_scheduler.start(line, case["server_args"])
+    requests = sglang_scheduler.submit(scheduler, case["prompts"], case["tokens"])
+    watch = sglang_engine.Watch(scheduler)
+    logits = _watch_logits(scheduler)
+    found: dict[str, torch.Tensor] = {}
+    for batch, result in sglang_scheduler.batches(scheduler, requests, watch.before):
+        watch.note(batch, result)
+        if batch.forward_mode.is_extend() and not found:
+            for number, row in enumerate(logits[0]):
+                found[f"logits_served/{number}"] = row.clone()
+    names = [request.rid for request in requests]
+    for name, states in watch.tensors(names).items():
+        if name.startswith("states/"):
+            found[name.replace("states", "delivered")] = states
+    for number, request in enumerate(requests):
+        found[f"served/{number}"] = torch.tensor([*request.origin_input_ids, *request.output_ids])
+        found[f"prefilled/{number}"] = torch.tensor([len(request.origin_input_ids)])
+    return found
+
+
+def _watch_logits(scheduler: Any) -> list[torch.Tensor]:
+    """The target's logits of each forward pass from now on."""
+    seen: list[torch.Tensor] = []
+    model = scheduler.tp_worker.model_runner.model
+    processor = next(module for module in model.modules() if type(module).__name__ == "LogitsProcessor")
+    processor.register_forward_hook(
+        lambda _module, _inputs, output: seen.append(output.next_token_logits.detach().float().clone())
+    )
+    return seen
