@@ -1,46 +1,26 @@
 """How the target classes of a sglang release number their layers, and which ids deliver given states.
 
-The record of each release holds what each class's own capture setter did with three lists of ids
-(contracts/probes/sglang_captures.py).
+The one place that tells ids and hidden states from each other, for export, for the contracts and for `contracts
+check`. Two kinds of evidence are recorded per release: what each class's own setter does alone with some lists of
+ids (contracts/probes/sglang_captures.py, every class), and which hidden states reached a draft when the class
+was run beside transformers (contracts/targets/recorded.py, every class with a recipe). The second counts where
+both are there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
-from packaging.specifiers import SpecifierSet
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from contracts import records
 from contracts.causes import Cause
-
-
-@dataclass(frozen=True, kw_only=True)
-class Defect:
-    """Target classes whose capture is wrong whatever the ids."""
-
-    classes: frozenset[str]
-    releases: str
-    """Range of sglang; closed, so that each new release is looked at."""
-    cause: Cause
-    source: str
-    """Where it can be read."""
-
-    def affects(self, architectures: Sequence[str], release: str) -> bool:
-        """Whether a target of these classes is affected in a release."""
-        return bool(self.classes & set(architectures)) and release in SpecifierSet(self.releases)
-
-
-DEFECTS = (
-    Defect(
-        classes=frozenset({"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"}),
-        releases=">=0.5.22,<=0.5.23",
-        cause=Cause.STATE_WITHOUT_RESIDUAL,
-        source="models/gemma3_causal.py appends hidden_states without residual",
-    ),
-)
+from contracts.targets import recorded
+from contracts.targets.recipes import TARGETS
+from contracts.targets.recorded import Seen
+from contracts.targets.situations import OUTPUTS
 
 
 class Rule(BaseModel):
@@ -53,6 +33,8 @@ class Rule(BaseModel):
     one_is_not_first: int | None
     with_the_last: int | None = None
     """Where the number of layers is among the ids."""
+    delivers_last: bool | None = None
+    """Whether the last layer's output is ever delivered; None where nobody has seen it run."""
     shares_embedding: bool
     """Whether the draft worker can take the target's embedding, which it does for every EAGLE-3 draft."""
     setter: str
@@ -63,8 +45,10 @@ class Rule(BaseModel):
     unknown: str | None = None
     """Why nothing is known of it."""
 
-    def shift(self, ids: Sequence[int]) -> int | None:
-        """What the class adds to each of these ids, of which none is the number of layers."""
+    def shift(self, ids: Sequence[int], num_layers: int | None = None) -> int | None:
+        """What the class adds to each of these ids, for a target of `num_layers`; None where nobody knows."""
+        if num_layers in ids and self.with_the_last is not None:
+            return self.with_the_last
         if ids[0] == 1:
             return self.first_is_1
         return self.one_is_not_first if 1 in ids else self.usual
@@ -78,6 +62,7 @@ class NotCaptured(Exception):
         super().__init__(f"{what} ({cause})")
 
 
+DEFAULTS_OF_EIGHT = (2, 4, 5)
 _RULES = TypeAdapter(dict[str, Rule])
 
 
@@ -87,13 +72,19 @@ class Captures:
 
     release: str
     rules: Mapping[str, Rule]
+    """By class: as its capture was seen to run, else as its setter does alone."""
+    seen: Mapping[str, Seen] = field(default_factory=dict)
+    """What was seen to run, by class."""
 
     @classmethod
     def for_release(cls, serving: str) -> Captures:
         """What is recorded for sglang `serving`, or for the newest release before it."""
         release = records.baseline("sglang", serving)
         assert release is not None
-        return cls(release=release, rules=_rules(release))
+        ran = recorded.baseline(release)
+        if ran is None:
+            return cls(release=release, rules=_rules(release))
+        return cls(release=release, rules=_rules(release) | _ran(release, ran), seen=_seen(ran))
 
     def ids(
         self, architectures: Sequence[str], states: Sequence[int], num_layers: int | None
@@ -109,36 +100,107 @@ class Captures:
             NotCaptured: no ids do, or nothing is known about the class.
 
         """
-        for defect in DEFECTS:
-            if defect.affects(architectures, self.release):
-                raise NotCaptured(defect.cause, f"target {architectures[0]} ({defect.source})")
-        rule = next((rule for name in architectures if (rule := self._known(name))), None)
+        self._check_served(architectures)
+        rule = self.rule(architectures)
         if rule is None:
             raise NotCaptured(
                 Cause.CAPTURE_UNKNOWN, f"target {' / '.join(architectures) or 'without a class'}"
             )
         if not rule.shares_embedding:
-            raise NotCaptured(Cause.DRAFT_REFUSED, f"target {architectures[0]} has no get_embed_and_head")
+            raise NotCaptured(Cause.TARGET_REFUSED, f"target {architectures[0]} has no get_embed_and_head")
         if num_layers is not None and max(states) > num_layers:
             raise NotCaptured(Cause.LAYER_OUT_OF_RANGE, f"hidden state {max(states)} of {num_layers} layers")
-        if max(states) == num_layers:  # few classes deliver it, and their setters do not tell
-            raise NotCaptured(Cause.CAPTURE_UNKNOWN, f"the last hidden state of target {architectures[0]}")
+        if max(states) == num_layers and not rule.delivers_last:
+            cause = Cause.CAPTURE_UNKNOWN if rule.delivers_last is None else Cause.LAYER_OUT_OF_RANGE
+            raise NotCaptured(cause, f"the last hidden state of target {architectures[0]}")
         for ids in _candidates(states):
-            shift = rule.shift(ids)
+            shift = rule.shift(ids, num_layers)
             if shift is not None and sorted(layer_id + shift for layer_id in ids) == sorted(states):
                 return ids
         raise NotCaptured(
             Cause.WRONG_LAYERS, f"target {architectures[0]} delivers hidden states {list(states)} for no ids"
         )
 
-    def _known(self, name: str) -> Rule | None:
-        rule = self.rules.get(name)
-        return rule if rule is not None and rule.usual is not None else None
+    def states(
+        self, architectures: Sequence[str], ids: Sequence[int] | None, num_layers: int
+    ) -> tuple[int, ...] | None:
+        """Hidden states that a target delivers for `ids`, ascending; None where nobody knows.
+
+        Args:
+            architectures: class of the target, then that of its language model if it wraps one.
+            ids: as the draft names them; None or none of them: the class's defaults.
+            num_layers: of the target.
+
+        """
+        rule = self.rule(architectures)
+        if rule is None:
+            return None
+        if not ids:
+            return _defaults(rule.without_ids, num_layers)
+        shift = rule.shift(ids, num_layers)
+        return None if shift is None else tuple(sorted({item + shift for item in ids}))
+
+    def rule(self, architectures: Sequence[str]) -> Rule | None:
+        """How the first of these classes numbers its layers of which anything is known."""
+        known = (self.rules[name] for name in architectures if name in self.rules)
+        return next((rule for rule in known if rule.usual is not None), None)
+
+    def _check_served(self, architectures: Sequence[str]) -> None:
+        """Refuse a class that was seen to deliver what no draft is trained on, or not to be served."""
+        for name in architectures:
+            seen = self.seen.get(name)
+            if seen is None or seen.unjudged:
+                continue
+            if seen.absent:
+                continue
+            if not seen.states:
+                raise NotCaptured(Cause.TARGET_REFUSED, f"target {name}: {next(iter(seen.refused.values()))}")
+            odd = next((item for item in seen.states.get(USUAL, ()) if isinstance(item, str)), None)
+            if odd is not None:
+                bare = "without residual" in odd
+                raise NotCaptured(
+                    Cause.STATE_WITHOUT_RESIDUAL if bare else Cause.WRONG_LAYERS,
+                    f"target {name} was seen to deliver hidden state {odd}",
+                )
+            return
+
+
+USUAL = recorded.spelled(OUTPUTS)
 
 
 @cache
 def _rules(release: str) -> dict[str, Rule]:
     return _RULES.validate_python(records.raw("sglang", release)["traits"]["targets"])
+
+
+@cache
+def _seen(release: str) -> dict[str, Seen]:
+    seen = recorded.read(release)
+    return {recipe.architecture: seen[recipe.name] for recipe in TARGETS if recipe.name in seen}
+
+
+@cache
+def _ran(release: str, ran: str) -> dict[str, Rule]:
+    """The rules that the recorded runs show, for classes that the release has."""
+    setters, seen = _rules(release), recorded.shifts(ran)
+    by_setter = {setters[name].setter: shifts for name, shifts in seen.items() if name in setters}
+    found = {}
+    for name, rule in setters.items():  # a class that was not run itself does as one with the same setter
+        shifts = seen.get(name) or by_setter.get(rule.setter)
+        if shifts is not None:
+            found[name] = rule.model_copy(update={**vars(shifts), "unknown": None})
+    return found
+
+
+def _defaults(without_ids: tuple[int, ...] | str | None, num_layers: int) -> tuple[int, ...] | None:
+    """Defaults of a target of `num_layers`, told from those of one of eight: 2, half and three from the end."""
+    if not isinstance(without_ids, tuple):
+        return None
+    late = {state - usual for state, usual in zip(without_ids, DEFAULTS_OF_EIGHT, strict=False)}
+    if len(without_ids) != len(DEFAULTS_OF_EIGHT) or len(late) != 1:
+        return None
+    shift = late.pop()
+    return tuple(state + shift for state in (2, num_layers // 2, num_layers - 3))
 
 
 def _candidates(states: Sequence[int]) -> Iterator[tuple[int, ...]]:

@@ -214,6 +214,77 @@ class Cause(StrEnum):
         "What the target delivers has passed its final norm; an aux state never has.",
         "Switch the target's capture on (eagle_config.use_aux_hidden_state: true).",
     )
+    TARGET_REFUSED = (
+        "target-refused",
+        "The serving library does not serve this class of target with an EAGLE-3 draft.",
+        "Serve another target, or with a release that docs/targets.md shows to serve this one.",
+    )
+    TARGET_CONFIG_INCOMPLETE = (
+        "target-config-lacks-key",
+        "The target's config.json lacks a key that the serving library's class asks for.",
+        "Add the key to the target's config.json, with the value that the target was trained with.",
+    )
+    NO_SUCH_TARGET = (
+        "target-class-absent",
+        "This release has no such class of target, or none that can be told what to capture.",
+        "Serve it with a release that docs/targets.md shows to capture from it.",
+    )
+    NO_RECIPE = (
+        "target-without-recipe",
+        "The release can capture from this class of target, and nobody has looked at how it does.",
+        "Add a tiny target of the class to contracts/targets/recipes.py, and judge it.",
+    )
+    NO_KERNELS = (
+        "kernels-missing-here",
+        "This class of target needs compiled kernels that have no build and no stand-in for a CPU.",
+        "Judge it on a GPU: --device cuda.",
+    )
+    DEFAULT_LAYERS_DIFFER = (
+        "default-layers-differ",
+        "Without layer ids this class of target delivers other hidden states than trainers use by default.",
+        "Write the ids of training to eagle_config.eagle_aux_hidden_state_layer_ids; export does.",
+    )
+    ORDER_DECIDES = (
+        "layer-order-decides",
+        "This class of target takes ids for other layers when they come in another order.",
+        "Write the ids as export does for this class, and keep their order.",
+    )
+    EXPORT_REFUSES_NEEDLESSLY = (
+        "export-refuses-needlessly",
+        "There are ids with which this class of target delivers these states, and export does not know them.",
+        "Record what this release was seen to capture (CONTRIBUTING.md), so that export learns of it.",
+    )
+    SENSELESS_IDS_SERVED = (
+        "senseless-ids-served",
+        "Layer ids that repeat, or that no layer has, are served as if they were others.",
+        "Use ids of the target that is served, each once.",
+    )
+    VERIFICATION_CAPTURES_OTHERS = (
+        "verification-captures-others",
+        "While it verifies draft tokens, the target delivers other hidden states than in its prefill.",
+        "A defect of the target class or of the worker; report it upstream with `contracts reproduce`.",
+    )
+    WRAPPER_CAPTURES_OTHERS = (
+        "wrapper-captures-others",
+        "A multimodal wrapper delivers other hidden states than its text model does for the same ids.",
+        "Write the ids as export does for the wrapper, not for its text model.",
+    )
+    TARGET_WINDOW_DIFFERS = (
+        "target-window-differs",
+        "Windowed layers of the served target attend to another number of positions than transformers'.",
+        "A defect of the target class, of which every long prompt is affected; report it upstream with "
+        "`contracts reproduce`.",
+    )
+    TARGET_ROPE_DIFFERS = (
+        "target-rope-not-read",
+        "The served target rotates by another base than its config.json states.",
+        "A defect of the target class; report it upstream with `contracts reproduce`.",
+    )
+    EXTRACTION_DIFFERS = (
+        "extraction-differs",
+        "The hidden states that the library returns are not those that it captures for a draft.",
+        "Train on states of the kind that the draft is served with, or extract them by another path.",
+    )
     LAYER_OUT_OF_RANGE = (
         "layer-out-of-range",
         "A layer id names a layer that the target does not have.",

@@ -65,9 +65,9 @@ def run_probe(
     Returns:
         One result per case, in order, and what was stood in for.
 
-    A process that dies or falls silent costs the case that it was at, or the first of several; the cases after
-    that one are given to a new process, unless RESTARTS of them in a row got nowhere. One that never says hello
-    costs them all.
+    A process that dies or falls silent costs the case that it was at, or the first of several; the cases
+    after that one are given to a new process, unless RESTARTS of them in a row got nowhere. One that never
+    says hello costs them all.
 
     """
     results: dict[str, CaseResult] = {}

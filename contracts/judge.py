@@ -28,6 +28,7 @@ from contracts.placing import write_whole
 from contracts.plugin import MARK
 from contracts.report import environment, explain
 from contracts.sides import BadInterpreter, CacheUnavailable, make_folder
+from contracts.targets.recipes import TargetRecipe, selected
 from contracts.terminal import EXIT_BROKEN, EXIT_ERROR, EXIT_NOT_RUN, cache_folder
 from contracts.verdict import Broken, Cause
 from contracts.wanted import BadRequirement, shown
@@ -54,6 +55,13 @@ def _check_options(option: Any) -> None:
     file = option.verdicts.absolute()
     if file.is_dir() or not file.parent.is_dir() or not os.access(file.parent, os.W_OK):
         raise Unusable(f"--verdicts: cannot write {option.verdicts}; name a file in an existing folder")
+
+
+def _targets(chosen: str) -> tuple[TargetRecipe, ...]:
+    try:
+        return selected(chosen)
+    except KeyError as error:
+        raise Unusable(f"--targets: {error.args[0]}") from None
 
 
 def words(arguments: str) -> tuple[str, ...]:
@@ -116,6 +124,7 @@ class Judge:
                 progress=None if worker else _ProgressLine(config).start,
                 device=option.device,
                 server_args=words(option.server_args),
+                targets=_targets(option.targets),
             )
             for side in pythons:
                 with contextlib.suppress(NotRun):  # said by every contract that needs it
@@ -127,6 +136,8 @@ class Judge:
         given = [
             f"--{side}-python={shown(words)}" for side, words in asked.items() if words != sys.executable
         ]
+        if option.targets != "core":
+            given.append(f"--targets={option.targets}")
         if option.device != "cpu":
             given.append(f"--device={option.device}")
         if option.server_args:
@@ -184,14 +195,17 @@ class Judge:
         item.user_properties.extend(_properties(verdict))  # JUnit XML reads them off the item
 
     def _entry(self, contract: str, item: pytest.Item) -> Entry | None:
-        recipe = getattr(item, "callspec", None) and item.callspec.params.get("recipe")  # type: ignore[attr-defined]
-        if recipe is None:
+        params = getattr(getattr(item, "callspec", None), "params", {})
+        about = params.get("recipe") or params.get("target_recipe")
+        if about is None:
             return None
         try:
-            releases = [self.workbench.side(name).version for name in self.pythons]
+            serving = self.workbench.side("serving").version
+            # A target is judged whatever the drafts, so nothing is asked of training.
+            training = self.workbench.side("training").version if "recipe" in params else None
         except NotRun:
             return None
-        return self.known.find(contract, recipe.name, *releases)
+        return self.known.find(contract, about.name, training, serving)
 
     # ----------------------------------------------------------------- whole session
 
@@ -239,6 +253,13 @@ def describe_item(item: pytest.Item) -> tuple[str, str, str]:
     if "header_rule" in callspec.params:
         rule = callspec.params["header_rule"]
         return f"header.{rule.name}", rule.promise, "draft"
+    if "target_recipe" in callspec.params:
+        words = [
+            getattr(value, "name", str(value))
+            for name, value in callspec.params.items()
+            if name != "target_recipe"
+        ]
+        return contract, promise, "/".join([*words, callspec.params["target_recipe"].name])
     if set(callspec.params) - {"recipe", "side", "setting"}:
         return contract, promise, callspec.id  # parameters of a user's own
     side, setting, recipe = map(callspec.params.get, ("side", "setting", "recipe"))

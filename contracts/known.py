@@ -20,6 +20,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, HttpUrl, Vali
 
 from contracts.recipes import RECIPES
 from contracts.records import catalog
+from contracts.targets.recipes import TARGETS
 from contracts.verdict import Cause
 
 FILE = Path(__file__).parent / "known.toml"
@@ -28,7 +29,7 @@ HINTS = {
     "cause": f"no such cause; there are: {', '.join(Cause)}",
 }
 """What to say of a field instead of what pydantic says."""
-_RECIPES = {recipe.name for recipe in RECIPES} | {"*"}
+_RECIPES = {recipe.name for recipe in RECIPES} | {recipe.name for recipe in TARGETS} | {"*"}
 
 
 class KnownError(Exception):
@@ -51,9 +52,9 @@ class Entry(BaseModel):
     contract: str
     """`module.promise`; a list in the file stands for an entry each."""
     recipes: Annotated[tuple[str, ...], Field(min_length=1)]
-    """Recipe names, or `*` for all."""
-    training: Annotated[str, AfterValidator(_specifier)]
-    """Release range of speculators."""
+    """Names of recipes or of targets, or `*` for all."""
+    training: Annotated[str, AfterValidator(_specifier)] = ""
+    """Release range of speculators; nothing for a contract about a target, which no trainer takes part in."""
     serving: Annotated[str, AfterValidator(_specifier)]
     """Release range of sglang."""
     cause: Cause
@@ -73,13 +74,13 @@ class Entry(BaseModel):
     def _ranges(self) -> tuple[SpecifierSet, SpecifierSet]:
         return SpecifierSet(self.training), SpecifierSet(self.serving)
 
-    def covers(self, contract: str, recipe: str, training: str, serving: str) -> bool:
+    def covers(self, contract: str, recipe: str, training: str | None, serving: str) -> bool:
         """Whether this entry speaks about this contract, recipe and pair of releases."""
         trained, served = self._ranges
         return (
             self.contract == contract
             and (recipe in self.recipes or "*" in self.recipes)
-            and trained.contains(training, prereleases=True)
+            and (training is None or trained.contains(training, prereleases=True))
             and served.contains(serving, prereleases=True)
         )
 
@@ -90,7 +91,7 @@ class Known:
 
     entries: tuple[Entry, ...] = ()
 
-    def find(self, contract: str, recipe: str, training: str, serving: str) -> Entry | None:
+    def find(self, contract: str, recipe: str, training: str | None, serving: str) -> Entry | None:
         """The entry about this contract, recipe and pair of releases."""
         for entry in self.entries:
             if entry.covers(contract, recipe, training, serving):

@@ -108,7 +108,8 @@ def unaccounted(verdicts: Sequence[Verdict]) -> list[Verdict]:
     A verdict with a cause says why itself. A draft that the serving library refused leaves other contracts
     not run; that is told by the contract that the refusal breaks, if it was among those that ran.
     """
-    told = {(it.recipe, it.draft) for it in verdicts if it.cause == Cause.DRAFT_REFUSED}
+    serving = {Cause.DRAFT_REFUSED, Cause.TARGET_REFUSED, Cause.TARGET_CONFIG_INCOMPLETE}
+    told = {(it.recipe, it.draft) for it in verdicts if it.cause in serving}
     training = {Cause.RECIPE_REFUSED, Cause.DRAFT_NOT_WHOLE}
     told |= {(it.recipe, kind) for it in verdicts if it.cause in training for kind in KINDS}
     missed = [it for it in verdicts if it.outcome is Outcome.NOT_RUN and it.cause is None]

@@ -2,8 +2,8 @@
 
 Public fixtures, for tests of your own as well: `recipe`, `side`, the five interface facets
 `weight_names`, `tensor_shapes`, `aux_layers`, `vocab_map` and `hidden_dims` (each once per side and
-recipe), `handoff` (both sides about one recipe's exported draft), `raw_handoff` (as saved) and `replay` (what
-both compute from the same inputs).
+recipe), `handoff` (both sides about one recipe's exported draft), `raw_handoff` (as saved), `replay` (what
+both compute from the same inputs) and `tiny_target` (a target class in the serving engine, beside transformers).
 
 Heavy imports happen when the first contract is collected, so that an unrelated test session that merely
 has this package installed pays nothing.
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from contracts.replay import Replay
     from contracts.settings import Setting
     from contracts.snapshots import SurfaceSnapshot
+    from contracts.targets.bench import Target, Targets
+    from contracts.targets.recipes import TargetRecipe
     from contracts.workbench import Workbench
 
 MARK = "contracts"
@@ -82,6 +84,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=("cpu", "cuda"),
         default=os.environ.get("CONTRACTS_DEVICE") or "cpu",
         help="where the serving library runs drafts [CONTRACTS_DEVICE; default: cpu]",
+    )
+    group.addoption(
+        "--targets",
+        metavar="TARGETS",
+        default=os.environ.get("CONTRACTS_TARGETS") or "core",
+        help="target classes to judge: core, all, none, or names between commas, as docs/targets.md has them "
+        "[CONTRACTS_TARGETS; default: core]",
     )
     group.addoption(
         "--server-args",
@@ -167,6 +176,50 @@ FIGURES: pytest.StashKey[dict[str, float]] = pytest.StashKey()
 """On an item: what was measured for it."""
 _SESSION: pytest.StashKey[str] = pytest.StashKey()
 _REPORTS: pytest.StashKey[list[pytest.TestReport]] = pytest.StashKey()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Judge each of the chosen targets; a contract about wrappers or variations, those that are or have one."""
+    if "target_recipe" not in metafunc.fixturenames:
+        return
+    chosen = _chosen_targets(metafunc.config)
+    if "variation" in metafunc.fixturenames:
+        pairs = [(item, varied) for item in chosen for varied in item.variations]
+        named = [pytest.param(item, varied, id=f"{varied.name}-{item.name}") for item, varied in pairs]
+        metafunc.parametrize(("target_recipe", "variation"), named)
+        return
+    if "wrapped" in metafunc.fixturenames:
+        chosen = tuple(item for item in chosen if item.wraps)
+    metafunc.parametrize("target_recipe", [pytest.param(item, id=item.name) for item in chosen])
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Take out contracts about targets that none of the chosen ones is judged by."""
+    nobody = [item for item in items if _is_about_no_target(item)]
+    if nobody:
+        items[:] = [item for item in items if item not in nobody]
+        config.hook.pytest_deselected(items=nobody)
+
+
+def _is_about_no_target(item: pytest.Item) -> bool:
+    callspec = getattr(item, "callspec", None)
+    chosen = callspec.params.get("target_recipe") if callspec else None
+    return callspec is not None and "target_recipe" in callspec.params and not hasattr(chosen, "architecture")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave the contracts about targets out if none is to be judged."""
+    is_about = collection_path == Path(__file__).with_name("test_targets.py")
+    return True if is_about and not _chosen_targets(config) else None
+
+
+def _chosen_targets(config: pytest.Config) -> tuple[TargetRecipe, ...]:
+    from contracts.targets.recipes import selected
+
+    try:
+        return selected(config.option.targets)
+    except KeyError as error:
+        raise pytest.UsageError(f"--targets: {error.args[0]}") from None
 
 
 def is_contract(item: pytest.Item) -> bool:
@@ -278,6 +331,24 @@ def acceptance(
     found = workbench.acceptance(recipe.name, setting)
     request.node.stash[FIGURES] = found.figures()
     return found
+
+
+@pytest.fixture
+def targets(workbench: Workbench) -> Targets:
+    """The chosen target classes in the serving library's engine."""
+    return workbench.targets
+
+
+@pytest.fixture
+def tiny_target(targets: Targets, target_recipe: TargetRecipe) -> Target:
+    """One target class in the serving library's engine, beside transformers."""
+    return targets.of(target_recipe)
+
+
+@pytest.fixture
+def wrapped(targets: Targets, target_recipe: TargetRecipe) -> Target:
+    """The text model that a multimodal target wraps, served alone."""
+    return targets.wrapped_by(target_recipe)
 
 
 @pytest.fixture

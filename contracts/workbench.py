@@ -22,6 +22,8 @@ from contracts.replay import Replay
 from contracts.settings import TOKENS, Setting
 from contracts.sides import Side, SideUnavailable
 from contracts.surfaces import Shown, draft_of
+from contracts.targets.bench import Targets
+from contracts.targets.recipes import TargetRecipe
 
 
 class Workbench:
@@ -42,6 +44,7 @@ class Workbench:
         device: Device = "cpu",
         server_args: tuple[str, ...] = (),
         recipes: tuple[Recipe, ...] = RECIPES,
+        targets: tuple[TargetRecipe, ...] = (),
     ) -> None:
         self.cache = cache
         """Where drafts and probe reports are kept."""
@@ -58,6 +61,8 @@ class Workbench:
             device=device,
             server_args=server_args,
         )
+        self.targets = Targets(targets, self.side, options)
+        """Target classes in the serving library's engine."""
         silent = [recipe for recipe in recipes if not recipe.speaks]
         speaking = [recipe for recipe in recipes if recipe.speaks]
         scenario = {"prompts": language.prompts(), "tokens": TOKENS}
@@ -102,7 +107,8 @@ class Workbench:
 
     def errors(self) -> list[CaseResult]:
         """Cases in which the suite or the machine failed, of those that were asked so far."""
-        return [result for group in self._groups for result in group.asked() if result.error]
+        asked = [result for group in self._groups for result in group.asked()]
+        return [result for result in [*asked, *self.targets.asked] if result.error]
 
     def serving_cases(self) -> list[Case]:
         """All that contracts will ask the serving probe about the drafts of this training side."""
@@ -114,6 +120,8 @@ class Workbench:
         for group in self._groups:
             for side, names in group.stand_ins().items():
                 found[side] = list(dict.fromkeys([*found.get(side, []), *names]))
+        if self.targets.stand_ins:
+            found["serving"] = list(dict.fromkeys([*found.get("serving", []), *self.targets.stand_ins]))
         return found
 
     def facts(self, name: SideName, recipe: str) -> DraftFacts:

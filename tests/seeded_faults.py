@@ -706,7 +706,7 @@ def target_without_capture(it: Patient) -> None:
     it.target["architectures"] = ["NobodysForCausalLM"]
 
 
-@fault(Cause.DRAFT_REFUSED, touches="target_class")
+@fault(Cause.TARGET_REFUSED, touches="target_class")
 def target_without_shared_embedding(it: Patient) -> None:
     """The target's class cannot share its embedding."""
     it.target["architectures"] = ["Qwen2MoeForCausalLM"]

@@ -33,7 +33,14 @@ from contracts.facts import (
     VocabMap,
     WeightNames,
 )
-from contracts.probes import sglang_capture, sglang_engine, sglang_release, sglang_replay, sglang_traits
+from contracts.probes import (
+    sglang_capture,
+    sglang_engine,
+    sglang_release,
+    sglang_replay,
+    sglang_targets,
+    sglang_traits,
+)
 from contracts.probes import sglang_meta as meta
 from contracts.probes.dataflow import Names
 from contracts.probes.kernels import (
@@ -86,6 +93,10 @@ def setup(device: Device = "cpu") -> tuple[str, ...]:
 
 def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
     """Serve the draft in `case["folder"]` for the target in `case["target"]` as far as the library allows."""
+    if "target_recipe" in case:
+        return sglang_targets.observe(case, refusals)
+    if "classes" in case:
+        return sglang_targets.classes(case)
     if "inputs" in case:
         return sglang_replay.observe(case, refusals)
     if "release" in case:

@@ -62,7 +62,7 @@ def start(command_line: list[str], given: Sequence[str] = ()) -> Any:
 
 
 def _free_port() -> int:
-    """A port that the system gives out; of those that sglang tries, two cases at a time would take the same."""
+    """A port that the system gives out; of those that sglang tries, two cases might take the same."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         return int(bound.getsockname()[1])

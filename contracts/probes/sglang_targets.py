@@ -1,47 +1,93 @@
 """One target class in the real engine: which of its hidden states reach an EAGLE-3 draft that names some ids.
 
-The target is made here, by transformers' own class, which is also the reference; the draft has no weights, since
-only what it is given matters. Everything between them is sglang's: loading, the capture setter, scheduler, prefill,
-drafting and verification.
+The target is made here, by transformers' own class, which is also the reference; the draft has no weights,
+since only what it is given matters. Everything between them is sglang's: loading, the capture setter,
+scheduler, prefill, drafting and verification.
 """
 
 from __future__ import annotations
 
+import importlib.metadata
+import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import save_file
 
-from contracts.facts import DraftFacts
-from contracts.probes import sglang_engine, sglang_scheduler, transformers_targets
+from contracts.facts import DraftFacts, Refusal
+from contracts.probes import sglang_captures, sglang_engine, sglang_scheduler, transformers_targets
 from contracts.probes import sglang_meta as meta
-from contracts.probes.stream import Refusals
+from contracts.probes.kernels import target_kernels
+from contracts.probes.stream import OutOfReach, Refusals
 from contracts.targets import draft
 
 
 def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
-    """Serve `case["prompts"]` with the target of `case["recipe"]` and a draft that names `case["ids"]`.
+    """Serve `case["prompts"]` with the target of a recipe and a draft that names `case["ids"]`.
 
-    Writes to `case["run"]` what transformers computes (see `transformers_targets.observe`) and, for prompt number i:
+    Writes to `case["run"]` what transformers computes (see `transformers_targets.observe`) and, for prompt
+    number i:
         served/i: the text as served, [P + tokens].
         delivered/i: what reached the draft, position by position, [rows, states * H].
         prefilled/i: rows of it that came from the prefill, [1].
         logits_served/i: the target's logits after the prompt, [vocabulary].
 
+    A release that has no such class, or none that can be told what to capture, is noted as stage `class`.
+
+    Raises:
+        OutOfReach: transformers has no such class, or sglang's cannot be imported here.
+
     """
     torch.manual_seed(0)
-    os.environ.update(case["recipe"]["environment"])
+    recipe = case["target_recipe"]
+    absent = _absent(recipe["architecture"])
+    if absent:
+        refusals.items.append(Refusal(stage="class", error="LookupError", message=absent))
+        return DraftFacts()
+    os.environ.update(recipe["environment"])
+    target_kernels.install()
     folder = Path(case["folder"])
     target, drafted = folder / "target", folder / "draft"
-    transformers_targets.make(case["recipe"], target)
-    found = transformers_targets.observe(case["recipe"], folder / "reference", case["prompts"], case["tokens"])
+    transformers_targets.make(recipe, target)
+    found = transformers_targets.observe(recipe, folder / "reference", case["prompts"], case["tokens"])
     draft.write(drafted, case["ids"], vocabulary=case["vocabulary"], hidden=case["hidden"])
     with refusals.stage("engine"), torch.no_grad():
         found |= _serve(case, target, drafted)
     save_file(found, case["run"])
     return DraftFacts()
+
+
+def classes(case: dict[str, Any]) -> DraftFacts:
+    """Write to `case["classes"]` which target classes can be told what to capture, and each one's setter."""
+    found = {name: rule["setter"] for name, rule in sglang_captures.shifts().items()}
+    Path(case["classes"]).write_text(json.dumps(found))
+    return DraftFacts()
+
+
+def _absent(architecture: str) -> str | None:
+    """Why this release cannot capture from a class at all; None if it can."""
+    from sglang.srt.models import registry
+
+    release = f"sglang {importlib.metadata.version('sglang')}"
+    found = registry.ModelRegistry.models.get(architecture)
+    if found is not None:
+        has = hasattr(found, sglang_captures.SETTER)
+        return (
+            None
+            if has
+            else f"{release} cannot capture from {architecture}: it has no {sglang_captures.SETTER}"
+        )
+    folder = Path(registry.__file__).parent
+    pattern = re.compile(rf"^class {architecture}\b", re.MULTILINE)
+    for file in sorted(folder.glob("*.py")):
+        if pattern.search(file.read_text(encoding="utf-8")):
+            raise OutOfReach(
+                f"{release} has {architecture} in models/{file.name}, which cannot be imported here"
+            )
+    return f"{release} has no class {architecture}"
 
 
 def _serve(case: dict[str, Any], target: Path, drafted: Path) -> dict[str, torch.Tensor]:
@@ -54,11 +100,9 @@ def _serve(case: dict[str, Any], target: Path, drafted: Path) -> dict[str, torch
     found: dict[str, torch.Tensor] = {}
     for batch, result in sglang_scheduler.batches(scheduler, requests, watch.before):
         watch.note(batch, result)
-        if batch.forward_mode.is_extend() and not found:
-            for number, row in enumerate(logits[0]):
-                found[f"logits_served/{number}"] = row.clone()
-    names = [request.rid for request in requests]
-    for name, states in watch.tensors(names).items():
+    for number, row in enumerate(logits[0]):
+        found[f"logits_served/{number}"] = row.clone()
+    for name, states in watch.tensors([request.rid for request in requests]).items():
         if name.startswith("states/"):
             found[name.replace("states", "delivered")] = states
     for number, request in enumerate(requests):
@@ -68,7 +112,7 @@ def _serve(case: dict[str, Any], target: Path, drafted: Path) -> dict[str, torch
 
 
 def _watch_logits(scheduler: Any) -> list[torch.Tensor]:
-    """The target's logits of each forward pass from now on."""
+    """The target's logits of each forward pass from now on; the first is that of all prompts."""
     seen: list[torch.Tensor] = []
     model = scheduler.tp_worker.model_runner.model
     processor = next(module for module in model.modules() if type(module).__name__ == "LogitsProcessor")

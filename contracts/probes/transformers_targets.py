@@ -22,7 +22,7 @@ PATHS = (
     "model.language_model.model.layers",
 )
 """Where transformers keeps the decoder layers of a model."""
-UNTOUCHED = ("inv_freq", "A_log", "dt_bias", "embed_scale", "layer_scalar", "std_")
+UNTOUCHED = ("inv_freq", "A_log", "dt_bias", "embed_scale", "layer_scalar", "std_", ".beta", ".eps")
 """Parts of the names of parameters that keep what their class gave them."""
 
 
@@ -95,6 +95,7 @@ def _complete(folder: Path, recipe: Mapping[str, Any]) -> None:
     """What sglang's class needs beyond, or instead of, what transformers wrote."""
     file = folder / "config.json"
     config = json.loads(file.read_text())
+    config["architectures"] = [recipe["architecture"]]
     config["dtype"] = config["torch_dtype"] = "float32"
     for key, value in recipe["further"].items():
         *path, last = key.split(".")
@@ -131,7 +132,9 @@ def _convert(folder: Path, conversion: Mapping[str, Any]) -> None:
     save_file(renamed, file, metadata={"format": "pt"})
 
 
-def observe(recipe: Mapping[str, Any], folder: Path, prompts: list[list[int]], tokens: int) -> dict[str, torch.Tensor]:
+def observe(
+    recipe: Mapping[str, Any], folder: Path, prompts: list[list[int]], tokens: int
+) -> dict[str, torch.Tensor]:
     """What transformers' class computes over each prompt and the `tokens` that it ranks first after it.
 
     Returns, for prompt number i of P tokens and T = P + tokens - 1 positions, of n layers and hidden size H:
@@ -144,7 +147,9 @@ def observe(recipe: Mapping[str, Any], folder: Path, prompts: list[list[int]], t
 
     """
     model_class = recipe["model"] or recipe["architecture"]
-    model = _class(model_class).from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    model = (
+        _class(model_class).from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    )
     layers, inner = _layers(model)
     found: dict[str, torch.Tensor] = {}
     for number, prompt in enumerate(prompts):
@@ -173,14 +178,31 @@ def _run(model: Any, layers: Any, text: list[int]) -> tuple[torch.Tensor, torch.
     def leaving(_module: Any, _inputs: Any, output: Any) -> None:
         states.append((output[0] if isinstance(output, tuple) else output)[0])
 
+    added: dict[int, torch.Tensor] = {}
+
+    def adding(number: int) -> Any:
+        def hook(_module: Any, _inputs: Any, output: Any) -> None:
+            if isinstance(output, torch.Tensor) and output.shape == (1, *states[0].shape):
+                added[number] = output[0]  # of the last part of the layer that adds to the residual
+
+        return hook
+
     hooks = [layers[0].register_forward_pre_hook(entering, with_kwargs=True)]
     hooks += [layer.register_forward_hook(leaving) for layer in layers]
+    hooks += [
+        part.register_forward_hook(adding(number))
+        for number, layer in enumerate(layers, start=1)
+        for part in layer.children()
+    ]
     with torch.no_grad():
         logits = model(input_ids=torch.tensor([text]), use_cache=False).logits[0].float()
     for hook in hooks:
         hook.remove()
-    stacked = torch.stack([state.reshape(len(text), -1) for state in states]).clone()
-    return stacked, torch.zeros_like(stacked), logits
+    stacked = torch.stack([state.reshape(len(text), -1) for state in states])
+    bare = torch.zeros_like(stacked)
+    for number, tensor in added.items():
+        bare[number] = tensor
+    return stacked, bare, logits
 
 
 def _layers(model: Any) -> tuple[Any, Any]:

@@ -1,18 +1,34 @@
 """The tiny targets, one per class of target that sglang captures from, as declarative values.
 
-Each is made by transformers' own class with seeded weights, and served by sglang's class of the same name. Which
-classes a release has is asked of the release; a class without a recipe here is reported as not run.
+Each is made by transformers' own class with seeded weights, and served by sglang's class of the same name.
+Which classes a release has is asked of the release; a class without a recipe here is reported as not run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 LAYERS, HIDDEN, VOCAB = 8, 64, 256
 """Of the language model of each target; 8 layers keep defaults, both conventions of ids and the last layer
 apart."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variation:
+    """A target that differs in settings in which a class may compute otherwise."""
+
+    name: str
+    settings: Mapping[str, Any]
+    """Settings of the language model that are others."""
+
+
+SHORT_WINDOW = Variation(name="short_window", settings={"sliding_window": 6})
+"""Shorter than every prompt."""
+ROPE_BASE = Variation(
+    name="rope_base", settings={"rope_parameters": {"rope_type": "default", "rope_theta": 500.0}}
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,18 +68,26 @@ class TargetRecipe:
     core: bool = False
     """Whether `--targets core`, the default, judges it."""
     steps: tuple[str, ...] = ("prefill", "verification")
-    """What of the engine runs on a CPU."""
+    """What of the engine runs on a CPU; nothing where kernels are missing, which `note` tells."""
     server_args: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables that sglang reads."""
     values: Mapping[str, float] = field(default_factory=dict)
     """Parts of the names of parameters that all have one value; the others are drawn."""
-    window: int | None = None
-    """Positions that its windowed layers attend to; None where it has none. Longer than any text here, so that
-    the window says nothing; `short_window` has the same target with one that does."""
+    variations: tuple[Variation, ...] = ()
+    """Settings in which the class is compared with transformers once more."""
     judged_by: str = "transformers' class of the same name"
     note: str = ""
     """What else has to be known about it."""
+
+    def varied(self, variation: Variation | None) -> TargetRecipe:
+        """The same with other settings of its language model."""
+        if variation is None:
+            return self
+        text = self.settings.get("text_config")
+        if text is None:
+            return replace(self, settings={**self.settings, **variation.settings})
+        return replace(self, settings={**self.settings, "text_config": {**text, **variation.settings}})
 
 
 SIZES: Mapping[str, Any] = {
@@ -88,35 +112,42 @@ YARN = {
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "norm_topk_prob": True}
 GROUPED = {
     "moe_intermediate_size": 32, "n_routed_experts": 8, "n_shared_experts": 1, "num_experts_per_tok": 2,
-    "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1, "norm_topk_prob": True, "routed_scaling_factor": 1.0,
+    "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1, "norm_topk_prob": True,
+    "routed_scaling_factor": 1.0,
 }  # fmt: skip
 LATENT = {
-    "num_key_value_heads": 4, "q_lora_rank": 32, "kv_lora_rank": 32, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8,
-    "v_head_dim": 16,
+    "num_key_value_heads": 4, "q_lora_rank": 32, "kv_lora_rank": 32, "qk_nope_head_dim": 16,
+    "qk_rope_head_dim": 8, "v_head_dim": 16,
 }  # fmt: skip
 """Multi-head latent attention (DeepSeek-V2)."""
 DEEPSEEK = {**SIZES, **LATENT, **YARN, **GROUPED, "n_group": 2, "routed_scaling_factor": 1.5}
 LINEAR = {
-    "linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 16, "linear_value_head_dim": 16,
-    "linear_conv_kernel_dim": 4,
+    "linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 16,
+    "linear_value_head_dim": 16, "linear_conv_kernel_dim": 4,
 }  # fmt: skip
 GEMMA = {**SIZES, **HEAD, "tie_word_embeddings": True, "pad_token_id": 0}
 WINDOW = 64
 """Longer than any text that is served here."""
-SHORT = 8
 EYES = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
 """Sizes of a vision tower that no prompt here reaches."""
 QWEN_TOKENS = {
     "image_token_id": 250, "video_token_id": 251, "vision_start_token_id": 252, "vision_end_token_id": 253,
 }  # fmt: skip
-QWEN_EYES = {"depth": 1, "hidden_size": 32, "num_heads": 2, "intermediate_size": 64, "out_hidden_size": HIDDEN}
+QWEN_EYES = {
+    "depth": 1,
+    "hidden_size": 32,
+    "num_heads": 2,
+    "intermediate_size": 64,
+    "out_hidden_size": HIDDEN,
+}
 GLM = {
     **SIZES, **HEAD, **HALF, **GROUPED, "use_qk_norm": True, "attention_bias": True,
 }  # fmt: skip
 EXAONE = {
-    **SIZES, **HEAD, "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}, "moe_intermediate_size": 32,
-    "num_experts": 8, "num_experts_per_tok": 2, "num_shared_experts": 1, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1, "norm_topk_prob": True,
-    "routed_scaling_factor": 1.5, "sliding_window_pattern": 4, "sliding_window": WINDOW,
+    **SIZES, **HEAD, "rope_parameters": {"rope_type": "default", "rope_theta": 1e6},
+    "moe_intermediate_size": 32, "num_experts": 8, "num_experts_per_tok": 2, "num_shared_experts": 1, "first_k_dense_replace": 1,
+    "n_group": 1, "topk_group": 1, "norm_topk_prob": True, "routed_scaling_factor": 1.5,
+    "sliding_window_pattern": 4, "sliding_window": WINDOW,
 }  # fmt: skip
 MINIMAX = {**SIZES, **HEAD, **HALF, "intermediate_size": 32, "num_local_experts": 4, "num_experts_per_tok": 2}
 MINIMAX_M3 = {
@@ -152,6 +183,7 @@ BAILING: Mapping[str, Any] = {
     "score_function": "sigmoid", "embedding_dropout": 0.0, "rope_theta": 10_000.0, "dtype": "float32",
     "torch_dtype": "float32",
 }  # fmt: skip
+DENSE = "its sparse attention is switched off, as it has no kernel for a CPU"
 DEEPSEEK_FURTHER = {"moe_layer_freq": 1}
 
 TARGETS: tuple[TargetRecipe, ...] = (
@@ -278,15 +310,21 @@ TARGETS: tuple[TargetRecipe, ...] = (
                 "original_max_position_embeddings": 256,
             },
         },
-        window=WINDOW,
+        further={"swiglu_limit": 7.0},
+        variations=(SHORT_WINDOW,),
         core=True,
     ),
     TargetRecipe(
         name="gemma3",
         architecture="Gemma3ForCausalLM",
         config="Gemma3TextConfig",
-        settings={**GEMMA, "sliding_window": WINDOW, "sliding_window_pattern": 2, "query_pre_attn_scalar": 16},
-        window=WINDOW,
+        settings={
+            **GEMMA,
+            "sliding_window": WINDOW,
+            "sliding_window_pattern": 2,
+            "query_pre_attn_scalar": 16,
+        },
+        variations=(SHORT_WINDOW,),
         core=True,
     ),
     TargetRecipe(
@@ -308,7 +346,7 @@ TARGETS: tuple[TargetRecipe, ...] = (
         },
         conversion=Conversion(dropped=("vision_tower",)),
         wraps="gemma3",
-        window=WINDOW,
+        variations=(SHORT_WINDOW,),
     ),
     TargetRecipe(
         name="gemma4",
@@ -317,13 +355,14 @@ TARGETS: tuple[TargetRecipe, ...] = (
         settings={
             **GEMMA,
             "global_head_dim": 16,
+            "num_global_key_value_heads": 2,
             "sliding_window": WINDOW,
             "hidden_size_per_layer_input": 0,
             "num_kv_shared_layers": 0,
             "enable_moe_block": False,
         },
         further={"swa_head_dim": 16, "swa_v_head_dim": 16, "v_head_dim": 16, "swa_num_key_value_heads": 2},
-        window=WINDOW,
+        variations=(SHORT_WINDOW,),
         core=True,
     ),
     TargetRecipe(
@@ -359,7 +398,7 @@ TARGETS: tuple[TargetRecipe, ...] = (
         },
         conversion=Conversion(dropped=("vision_tower",)),
         wraps="gemma4",
-        window=WINDOW,
+        variations=(SHORT_WINDOW,),
     ),
     TargetRecipe(
         name="minimax_m2",
@@ -368,6 +407,17 @@ TARGETS: tuple[TargetRecipe, ...] = (
         settings=MINIMAX,
         further={"scoring_func": "sigmoid", "rotary_dim": 8, "use_qk_norm": True, "use_routing_bias": True},
         core=True,
+    ),
+    TargetRecipe(
+        name="minimax_m3",
+        architecture="MiniMaxM3SparseForCausalLM",
+        config="MiniMaxM3VLTextConfig",
+        model="MiniMaxM3VLForCausalLM",
+        settings=MINIMAX_M3,
+        further=MINIMAX_M3_FURTHER,
+        environment={"SGLANG_OPT_USE_BF16_ROUTER_GEMM": "0"},
+        judged_by="transformers' MiniMaxM3VLForCausalLM",
+        note=DENSE,
     ),
     TargetRecipe(
         name="minimax_m3_vl",
@@ -394,7 +444,8 @@ TARGETS: tuple[TargetRecipe, ...] = (
         },
         conversion=Conversion(dropped=("vision_tower", "multi_modal_projector", "patch_merge_mlp")),
         environment={"SGLANG_OPT_USE_BF16_ROUTER_GEMM": "0"},
-        note="its sparse attention is switched off, as it has no kernel for a CPU",
+        wraps="minimax_m3",
+        note=DENSE,
     ),
     TargetRecipe(
         name="apertus",
@@ -402,8 +453,8 @@ TARGETS: tuple[TargetRecipe, ...] = (
         config="ApertusConfig",
         settings={**SIZES, **_rope()},
         values={"act_fn.alpha": -20.0},
-        note="the parameters of its activation are kept in bfloat16 by sglang, so they have values here at which "
-        "rounding says nothing",
+        note="the parameters of its activation are kept in bfloat16 by sglang, so they have values here at "
+        "which rounding says nothing",
     ),
     TargetRecipe(
         name="exaone_moe",
@@ -412,7 +463,7 @@ TARGETS: tuple[TargetRecipe, ...] = (
         settings=EXAONE,
         further={"is_moe_layer": [False] + [True] * (LAYERS - 1)},
         server_args=("--attention-backend", "triton"),
-        window=WINDOW,
+        variations=(SHORT_WINDOW, ROPE_BASE),
     ),
     TargetRecipe(
         name="deepseek_v2",
@@ -490,7 +541,15 @@ TARGETS: tuple[TargetRecipe, ...] = (
         architecture="BailingMoeV2ForCausalLM",
         config="Glm4MoeConfig",
         model="Glm4MoeForCausalLM",
-        settings={**SIZES, **HEAD, **HALF, **GROUPED, "n_group": 2, "use_qk_norm": True, "attention_bias": False},
+        settings={
+            **SIZES,
+            **HEAD,
+            **HALF,
+            **GROUPED,
+            "n_group": 2,
+            "use_qk_norm": True,
+            "attention_bias": False,
+        },
         conversion=Conversion(
             renames={
                 "embed_tokens": "word_embeddings",
@@ -504,8 +563,9 @@ TARGETS: tuple[TargetRecipe, ...] = (
             },
             config=BAILING,
         ),
-        judged_by="transformers' Glm4MoeForCausalLM with the same weights: transformers has no class of its own, and "
-        "both compute grouped-query attention with normed heads, sigmoid routing in groups and a shared expert",
+        judged_by="transformers' Glm4MoeForCausalLM with the same weights (transformers has no class of its "
+        "own; both compute grouped-query attention with normed heads, sigmoid routing in groups and a shared "
+        "expert)",
     ),
     TargetRecipe(
         name="qwen3_next",
@@ -522,7 +582,8 @@ TARGETS: tuple[TargetRecipe, ...] = (
             "mlp_only_layers": [],
         },
         further={"full_attention_interval": 4, "partial_rotary_factor": 0.5},
-        steps=("prefill",),
+        steps=(),
+        note="its linear attention has no kernel for a CPU and no stand-in here",
     ),
     TargetRecipe(
         name="qwen3_5",
@@ -535,7 +596,8 @@ TARGETS: tuple[TargetRecipe, ...] = (
             **_rope(partial_rotary_factor=0.5, mrope_section=[2, 1, 1], mrope_interleaved=True),
         },
         further={"full_attention_interval": 4, "partial_rotary_factor": 0.5},
-        steps=("prefill",),
+        steps=(),
+        note="its linear attention has no kernel for a CPU and no stand-in here",
     ),
     TargetRecipe(
         name="qwen2_moe",
@@ -551,3 +613,20 @@ TARGETS: tuple[TargetRecipe, ...] = (
         },
     ),
 )
+
+
+def selected(words: str) -> tuple[TargetRecipe, ...]:
+    """Those that are meant by `core`, `all`, `none`, or names between commas.
+
+    Raises:
+        KeyError: there is none of some name; the message lists those there are.
+
+    """
+    if words in ("all", "none", "core"):
+        return tuple(recipe for recipe in TARGETS if words == "all" or (words == "core" and recipe.core))
+    known = {recipe.name: recipe for recipe in TARGETS}
+    names = [name.strip() for name in words.split(",") if name.strip()]
+    for name in names:
+        if name not in known:
+            raise KeyError(f"no target {name!r}; there are: core, all, none, {', '.join(known)}")
+    return tuple(known[name] for name in dict.fromkeys(names))

@@ -138,16 +138,20 @@ def target_has_these_layers(offer: Offer) -> Iterator[Finding]:
     layers = offer.target.num_hidden_layers
     lowest = 0 if offer.reading["ids.embeddings"].states[:1] == (0,) else 1
     states = ids if offer.draft.states else states_of(offer, ids)
-    outside = [(item, state) for item, state in zip(ids, states, strict=True) if not lowest <= state < layers]
+    rule = _rule(offer)
+    delivers_last = rule.delivers_last if rule else None
+    highest = layers if delivers_last else layers - 1
+    outside = [
+        (item, state) for item, state in zip(ids, states, strict=True) if not lowest <= state <= highest
+    ]
     if outside:
         item, state = outside[0]
-        # Some classes deliver the last state, and their setters do not tell.
-        last = state == layers and not _is_llama(offer)
+        last = state == layers and delivers_last is None  # nobody has seen the class run
         yield Finding(
             cause=Cause.LAYER_OUT_OF_RANGE,
             damage=Damage.UNKNOWN if last else Damage.FAILS,
             where=IDS,
-            expected=f"hidden states {lowest} to {layers - 1} of a target of {layers} layers",
+            expected=f"hidden states {lowest} to {highest} of a target of {layers} layers",
             seen=f"id {item}, which is hidden state {state}",
             consequence="few classes deliver the last hidden state; see that the server starts"
             if last
@@ -155,33 +159,23 @@ def target_has_these_layers(offer: Offer) -> Iterator[Finding]:
         )
 
 
-def _is_llama(offer: Offer) -> bool:
-    """Whether the target captures as Llama does, which is recorded not to deliver the last state."""
-    found = _rule(offer)
-    return found is not None and found.setter == "llama.LlamaForCausalLM"
-
-
 def states_of(offer: Offer, ids: Sequence[int]) -> tuple[int, ...]:
     """Hidden-state indices that ids name to the target's class."""
     assert offer.target is not None
-    found = _rule(offer)
-    with_the_last = found.with_the_last if found and offer.target.num_hidden_layers in ids else None
-    shift = _shift(offer, ids) if with_the_last is None else with_the_last
+    shift = _shift(offer, ids)
     return tuple(item + shift for item in ids)
 
 
 def _rule(offer: Offer) -> Rule | None:
     if offer.target is None:
         return None
-    rules = Captures.for_release(offer.reading.release).rules
-    known = (rules[name] for name in offer.target.architectures if name in rules)
-    return next((rule for rule in known if rule.usual is not None), None)  # a wrapper says nothing of itself
+    return Captures.for_release(offer.reading.release).rule(offer.target.architectures)
 
 
 def _shift(offer: Offer, ids: Sequence[int]) -> int:
     """What the target's class adds to ids; one where nothing is known of it."""
     rule = _rule(offer)
-    found = rule.shift(ids) if rule else None
+    found = rule.shift(ids, offer.target.num_hidden_layers) if rule and offer.target else None
     return 1 if found is None else found
 
 

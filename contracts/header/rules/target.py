@@ -10,7 +10,7 @@ from contracts.header.findings import Damage, Finding
 from contracts.header.rule import Offer, rule
 
 DAMAGE = {
-    Cause.DRAFT_REFUSED: Damage.FAILS,
+    Cause.TARGET_REFUSED: Damage.FAILS,
     Cause.STATE_WITHOUT_RESIDUAL: Damage.LOSES,
     Cause.CAPTURE_UNKNOWN: Damage.UNKNOWN,
 }

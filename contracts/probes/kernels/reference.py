@@ -41,12 +41,12 @@ def extend_attention_cpu(
     or flattened, or None where the caches hold them already. Of the caches, [slots, kv_heads, head_dim], the
     slots `req_to_token[request, :length]` are a request's, its new tokens included in the length. `window`
     counts the positions that each token attends to, its own included; 0 is all of them. `sinks` [heads] are
-    scores that take part in the softmax and attend to nothing. `tree_mask` holds new x new truths per request,
-    one after the other: which new token attends to which, in place of the causal order among them. A window
-    knows chains only: in a tree that branches, places are no positions.
+    scores that take part in the softmax and attend to nothing. `tree_mask` holds new x new truths per
+    request, one after the other: which new token attends to which, in place of the causal order among them. A
+    window knows chains only: in a tree that branches, places are no positions.
 
-    Multi-head latent attention hands over keys and values of its heads where there is no prefix, and otherwise
-    latent ones, of which the values are a part of the keys.
+    Multi-head latent attention hands over keys and values of its heads where there is no prefix, and
+    otherwise latent ones, of which the values are a part of the keys.
     """
     _only_known(k_scale=k_scale, v_scale=v_scale, logit_cap=logit_cap, cross_attention=cross_attention,
                 encoder_lens=encoder_lens)  # fmt: skip

@@ -1,7 +1,7 @@
 """Plain torch for the kernels of single target classes that have no path for a CPU.
 
-Each takes the place of a function that a class calls for a GPU, with its signature and effects; the rest of the
-class is sglang's. tests/test_target_kernels.py compares each with an independent reference.
+Each takes the place of a function that a class calls for a GPU, with its signature and effects; the rest of
+the class is sglang's. tests/test_target_kernels.py compares each with an independent reference.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MODELS = "sglang.srt.models"
 
 
 def rms_sumsq_serial(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
-    """Sums of squares of the rows of both, [rows of x1 + rows of x2, padded to a multiple of 4] (minimax_m2)."""
+    """Sums of squares of the rows of both, one behind the other, padded to a multiple of 4 (minimax_m2)."""
     sums = x1.new_zeros((len(x1) + len(x2) + 3) // 4 * 4, dtype=torch.float32)
     sums[: len(x1)] = x1.float().square().sum(-1)
     sums[len(x1) : len(x1) + len(x2)] = x2.float().square().sum(-1)
@@ -49,7 +49,7 @@ def zero_experts_compute_triton(
     zero_expert_type: str,
     hidden_states: torch.Tensor,
 ) -> torch.Tensor:
-    """What the experts that pass their input on contribute, which are taken off the others' list (longcat_flash).
+    """What the experts that pass their input on contribute; they are taken off the list (longcat_flash).
 
     Experts from `num_experts` on are such. Sets their indices to 0 and their scales to 0.
     """
@@ -60,16 +60,30 @@ def zero_experts_compute_triton(
     return (hidden_states.float() * share).to(hidden_states.dtype)
 
 
+def swiglu_of_halves(x: torch.Tensor, gemm1_alpha: float, gemm1_limit: float) -> torch.Tensor:
+    """Clamped SwiGLU of a gate and an up projection, one behind the other (minimax_m3)."""
+    gate, up = x.chunk(2, dim=-1)
+    gate, up = gate.clamp(max=gemm1_limit), up.clamp(-gemm1_limit, gemm1_limit)
+    return gate * torch.sigmoid(gate * gemm1_alpha) * (up + 1)
+
+
 def by_slot(native: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """sglang's own mixture of experts for a CPU, for lists of experts that it does not take.
+    """The library's own mixture of experts for a CPU, for what it does not take.
 
     It refuses weights that apply to the input (mllama4), and counts an expert that is listed twice once
-    (longcat_flash, whose kernels list expert 0 with weight 0). One place of the list at a time, it takes both.
+    (longcat_flash, whose kernels list expert 0 with weight 0). One place of the list at a time, it takes
+    both. It also takes gate and up projection for interleaved wherever the activation is clamped (minimax_m3
+    has one behind the other).
     """
+    module: Any = importlib.import_module(native.__module__)
+    interleaved = getattr(module, CLAMPED, None)
 
     def experts(layer: Any, x: torch.Tensor, topk_output: Any, config: Any) -> torch.Tensor:
         ids, weights = topk_output.topk_ids, topk_output.topk_weights
         first = config.apply_router_weight_on_input
+        if interleaved is not None:
+            split = not getattr(config, "gate_up_interleaved", True)
+            setattr(module, CLAMPED, swiglu_of_halves if split else interleaved)
         ordered = ids.sort(-1).values
         twice = bool((ordered[:, 1:] == ordered[:, :-1]).any())
         if not first and not twice and not bool((ids < 0).any()):
@@ -89,6 +103,25 @@ def by_slot(native: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     return experts
 
 
+def in_place(get_rope: Callable[..., Any]) -> Callable[..., Any]:
+    """Rotary embeddings that turn queries and keys where they are, as the kernels for a GPU do (llama4)."""
+
+    def made(*arguments: Any, **named: Any) -> Any:
+        rotary = get_rope(*arguments, **named)
+        forward = rotary.forward
+
+        def rotate(positions: torch.Tensor, query: torch.Tensor, key: torch.Tensor, *more: Any) -> Any:
+            turned = forward(positions, query, key, *more)
+            for tensor, result in zip((query, key), turned, strict=True):
+                tensor.copy_(result.view(tensor.shape))
+            return turned
+
+        rotary.forward = rotate
+        return rotary
+
+    return made
+
+
 FUNCTIONS: Mapping[str, tuple[Callable[..., Any], ...]] = {
     "minimax_m2": (rms_sumsq_serial, rms_apply_serial),
     "longcat_flash": (zero_experts_compute_triton,),
@@ -97,6 +130,8 @@ FUNCTIONS: Mapping[str, tuple[Callable[..., Any], ...]] = {
 EXPERTS = ("sglang.srt.layers.moe.fused_moe_native", "sglang.srt.layers.quantization.unquant")
 """Modules that know the mixture of experts for a CPU by name."""
 NATIVE = "moe_forward_native"
+CLAMPED = "swiglu_gpt_oss_sigmoid_alpha"
+"""The activation of gpt_oss, as the module of the mixture of experts calls it."""
 
 
 def install() -> tuple[str, ...]:
@@ -109,6 +144,10 @@ def install() -> tuple[str, ...]:
             if function.__name__ in names:
                 setattr(found, function.__name__, function)
         told += [f"{module}: {', '.join(names)}"] if names else []
+    found = _module(f"{MODELS}.llama4")
+    if found is not None:
+        found.get_rope = in_place(found.get_rope)
+        told.append("llama4: get_rope, in place")
     for name in EXPERTS:
         found = _module(name)
         if hasattr(found, NATIVE):

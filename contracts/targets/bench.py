@@ -1,0 +1,191 @@
+"""Runs the serving probe over tiny targets, and hands what came of it to contracts.
+
+Depends on the serving side alone: one run for all training releases.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from contracts.captures import Captures, NotCaptured
+from contracts.causes import Cause
+from contracts.facts import CaseResult, SideName
+from contracts.handoff import NotRun, ProbeFailed, observed
+from contracts.kept import Case
+from contracts.sides import Side, SideRun
+from contracts.targets.recipes import HIDDEN, LAYERS, TARGETS, VOCAB, TargetRecipe, Variation
+from contracts.targets.run import TargetRun
+from contracts.targets.situations import OUTPUTS, PROMPTS, SITUATIONS, TOKENS, TRAINED, Ids
+
+if TYPE_CHECKING:
+    from contracts.group import Options
+
+CLASSES: Case = {"case": "targets", "classes": "{folder}/classes.json"}
+"""Asks the probe which target classes the release has."""
+NO_CLASS = "class"
+"""Stage at which a release is found to have no such class."""
+
+
+class Targets:
+    """Tiny targets in the engine of one serving side; they run when first asked for, and once."""
+
+    def __init__(
+        self, recipes: Sequence[TargetRecipe], side: Callable[[SideName], Side], options: Options
+    ) -> None:
+        self.recipes = tuple(recipes)
+        by_name = {recipe.name: recipe for recipe in TARGETS}
+        inside = [by_name[recipe.wraps] for recipe in recipes if recipe.wraps]
+        self._all = tuple({recipe.name: recipe for recipe in [*recipes, *inside]}.values())
+        """Those that are judged, and the text models that they wrap."""
+        self._side, self._options = side, options
+
+    @cached_property
+    def ran(self) -> SideRun:
+        """The serving probe over all of them."""
+        side, options = self._side("serving"), self._options
+        title = f"serving side, {side.library} {side.version}, target classes"
+        return side.run(
+            list(self._cases()),
+            options.cache,
+            session=options.session,
+            case_timeout=options.case_timeout,
+            progress=options.progress(title) if options.progress else None,
+            device=options.device,
+        )
+
+    @property
+    def asked(self) -> list[CaseResult]:
+        """What the probe has answered here; runs none."""
+        done: SideRun | None = vars(self).get("ran")
+        return list(done.results.values()) if done else []
+
+    @property
+    def stand_ins(self) -> tuple[str, ...]:
+        """What was stood in for, as far as the probe has run here."""
+        done: SideRun | None = vars(self).get("ran")
+        return done.stand_ins if done else ()
+
+    @property
+    def captures(self) -> Captures:
+        """How this release numbers the layers of its target classes, as far as that is recorded."""
+        return Captures.for_release(self._side("serving").version)
+
+    def classes(self) -> dict[str, str]:
+        """The classes of this release that can be told what to capture, each with its setter."""
+        observed(self.ran.results["targets"], "serving")
+        found: dict[str, str] = json.loads((self.ran.folders["targets"] / "classes.json").read_text())
+        return found
+
+    def of(self, recipe: TargetRecipe) -> Target:
+        """One of them."""
+        return Target(recipe, self)
+
+    def wrapped_by(self, recipe: TargetRecipe) -> Target:
+        """The text model inside a multimodal one, served alone."""
+        return self.of(next(item for item in self._all if item.name == recipe.wraps))
+
+    # --------------------------------------------------------------------- what is asked
+
+    def _cases(self) -> Iterator[Case]:
+        yield CLASSES
+        for recipe in self._all:
+            for ids in self.lists(recipe):
+                yield self._case(recipe, ids)
+            for variation in recipe.variations:
+                yield self._case(recipe, OUTPUTS, variation)
+
+    def lists(self, recipe: TargetRecipe) -> list[Ids]:
+        """Every list of ids that the class is asked about."""
+        wanted = [situation.ids for situation in SITUATIONS]
+        for states in TRAINED.values():
+            try:
+                wanted.append(self.captures.ids((recipe.architecture,), states, LAYERS))
+            except NotCaptured:
+                continue
+        return list(dict.fromkeys(wanted))
+
+    def _case(self, recipe: TargetRecipe, ids: Ids, variation: Variation | None = None) -> dict[str, Any]:
+        return {
+            "case": case_name(recipe, ids, variation),
+            "target_recipe": asdict(recipe.varied(variation)),
+            "ids": None if ids is None else list(ids),
+            "folder": "{folder}",
+            "vocabulary": VOCAB,
+            "hidden": HIDDEN,
+            "prompts": [list(prompt) for prompt in PROMPTS],
+            "tokens": TOKENS,
+            "device": self._options.device,
+            "server_args": [*recipe.server_args, *self._options.server_args],
+            "run": "{folder}/run.safetensors",
+        }
+
+
+class Target:
+    """One target class in the engine."""
+
+    def __init__(self, recipe: TargetRecipe, targets: Targets) -> None:
+        self.recipe = recipe
+        self._targets = targets
+
+    def run(self, ids: Ids, variation: Variation | None = None) -> TargetRun:
+        """What came of serving it with a draft that names `ids`.
+
+        Raises:
+            NotRun: this release has no such class, or nothing runs it on this machine.
+            ProbeFailed: the suite or the machine failed.
+
+        """
+        if not self.recipe.steps:
+            raise NotRun(f"{self.recipe.name}: {self.recipe.note}", cause=Cause.NO_KERNELS)
+        name = case_name(self.recipe, ids, variation)
+        result = observed(self._targets.ran.results[name], "serving")
+        for refusal in result.refusals:
+            if refusal.stage == NO_CLASS:
+                raise NotRun(refusal.message, cause=Cause.NO_SUCH_TARGET)
+            return TargetRun(refused=f"{refusal.error}: {refusal.message}".rstrip(": "))
+        return TargetRun.read(self._targets.ran.folders[name] / "run.safetensors")
+
+    def trusted(self, ids: Ids) -> TargetRun:
+        """The same, once the class is known to compute what transformers computes.
+
+        Raises:
+            NotRun: also if the library does not serve the class at all.
+            ProbeFailed: also if it computes something else, in which case nothing that it delivers is judged.
+
+        """
+        usual = self.run(OUTPUTS)
+        if usual.refused:
+            raise NotRun(f"the engine does not serve this target: {usual.refused}")
+        if not usual.computes_as_transformers:
+            raise ProbeFailed(
+                f"{self.recipe.architecture} computes something else here than {self.recipe.judged_by} (logits "
+                f"differ by {usual.error:.1g} of the largest), so what it delivers cannot be judged"
+            )
+        return usual if ids == OUTPUTS else self.run(ids)
+
+    def ids(self, states: tuple[int, ...]) -> Ids:
+        """The ids with which this class delivers `states`, as export writes them.
+
+        Raises:
+            NotCaptured: there are none.
+
+        """
+        return self._targets.captures.ids((self.recipe.architecture,), states, LAYERS)
+
+    def ever_delivered(self, states: tuple[int, ...]) -> Ids:
+        """Ids with which the class was seen to deliver `states` all the same; empty if there are none."""
+        for ids in self._targets.lists(self.recipe):
+            found = self.run(ids)
+            if not found.refused and found.states == states:
+                return ids
+        return ()
+
+
+def case_name(recipe: TargetRecipe, ids: Ids, variation: Variation | None = None) -> str:
+    """Name of the case in which a target is served with a draft that names `ids`."""
+    told = "none" if ids is None else ",".join(map(str, ids))
+    return "/".join(["target", recipe.name, *([variation.name] if variation else []), told])

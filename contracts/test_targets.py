@@ -1,0 +1,154 @@
+"""Targets: every class of target delivers the hidden states that a draft's ids name.
+
+Each class is served tiny, with a draft that has no weights, in the real engine; transformers' own class is
+the reference. A class that computes something else here than transformers does is an error, and is not
+judged.
+"""
+
+import pytest
+
+from contracts.captured import check_captured
+from contracts.captures import NotCaptured
+from contracts.causes import Cause
+from contracts.handoff import NotRun
+from contracts.targets.bench import Target, Targets
+from contracts.targets.missing import missing_key
+from contracts.targets.recipes import TARGETS, Variation
+from contracts.targets.run import Step
+from contracts.targets.situations import BY_NAME, OUTPUTS, TRAINED
+from contracts.verdict import Broken
+
+pytestmark = pytest.mark.contracts
+
+CAUSES = {"short_window": Cause.TARGET_WINDOW_DIFFERS, "rope_base": Cause.TARGET_ROPE_DIFFERS}
+
+
+def test_target_is_served_with_a_draft(tiny_target: Target) -> None:
+    """An engine starts with this target and an EAGLE-3 draft, and serves prompts to the end."""
+    refused = tiny_target.run(OUTPUTS).refused
+    if refused:
+        key = missing_key(refused)
+        raise Broken(
+            Cause.TARGET_CONFIG_INCOMPLETE if key else Cause.TARGET_REFUSED,
+            expected=f"config.json of {tiny_target.recipe.architecture} with {key}"
+            if key
+            else "a server that runs",
+            seen=refused,
+        )
+
+
+def test_states_without_ids_are_those_of_training(tiny_target: Target) -> None:
+    """A draft that names no layers is given the hidden states that trainers use by default."""
+    run = tiny_target.trusted(BY_NAME["no_ids"].ids)
+    usual = TRAINED["usual"]
+    if not run.refused and run.states not in (usual, None):
+        raise Broken(Cause.DEFAULT_LAYERS_DIFFER, expected=f"hidden states {usual}", seen=run)
+    _check_delivered(tiny_target, None, usual, "prefill")
+
+
+@pytest.mark.parametrize("trained", TRAINED)
+def test_exported_ids_deliver_the_trained_states(tiny_target: Target, trained: str) -> None:
+    """The ids that export writes make the target deliver exactly the hidden states that were trained on."""
+    states = TRAINED[trained]
+    try:
+        ids = tiny_target.ids(states)
+    except NotCaptured as refused:
+        raise NotRun(f"export refuses: {refused}", cause=refused.cause) from None
+    _check_delivered(tiny_target, ids, states, "prefill")
+
+
+@pytest.mark.parametrize("trained", TRAINED)
+def test_states_that_export_refuses_are_delivered_for_no_ids(tiny_target: Target, trained: str) -> None:
+    """Where export knows no ids for the hidden states of training, none were seen to deliver them."""
+    states = TRAINED[trained]
+    tiny_target.trusted(OUTPUTS)
+    try:
+        tiny_target.ids(states)
+    except NotCaptured as refused:
+        found = tiny_target.ever_delivered(states)
+        if found != ():
+            raise Broken(
+                Cause.EXPORT_REFUSES_NEEDLESSLY,
+                expected=f"ids for hidden states {states}",
+                seen=f"{refused}; {found}",
+            ) from None
+
+
+def test_order_of_ids_says_nothing(tiny_target: Target) -> None:
+    """The same ids in another order make the target deliver the same hidden states."""
+    unordered = BY_NAME["unordered"].ids
+    run, ordered = tiny_target.trusted(unordered), tiny_target.trusted(OUTPUTS)
+    if str(run) != str(ordered):
+        raise Broken(
+            Cause.ORDER_DECIDES,
+            expected=f"{ordered}, as for {list(OUTPUTS or ())}",
+            seen=f"{run} for {unordered}",
+        )
+
+
+@pytest.mark.parametrize("situation", ["repeated", "outside"])
+def test_ids_that_name_no_layer_of_their_own_are_refused(tiny_target: Target, situation: str) -> None:
+    """Ids that repeat, or lie beyond the target's layers, are refused instead of served as something else."""
+    ids = BY_NAME[situation].ids
+    run = tiny_target.trusted(ids)
+    if not run.refused:
+        raise Broken(Cause.SENSELESS_IDS_SERVED, expected=f"an error for ids {ids}", seen=run)
+
+
+def test_verification_delivers_what_the_prefill_does(tiny_target: Target) -> None:
+    """In the steps that verify draft tokens, the same hidden states are delivered as in the prefill."""
+    if "verification" not in tiny_target.recipe.steps:
+        raise NotRun(f"verification does not run here: {tiny_target.recipe.note}", cause=Cause.NO_KERNELS)
+    run = tiny_target.trusted(OUTPUTS)
+    for prefill, verified in zip(run.by_step["prefill"], run.by_step["verification"], strict=True):
+        before, after = (", ".join(map(str, captured)) for captured in (prefill, verified))
+        if before != after:
+            raise Broken(
+                Cause.VERIFICATION_CAPTURES_OTHERS,
+                expected=f"hidden states {before}",
+                seen=f"hidden states {after}",
+            )
+
+
+@pytest.mark.parametrize("situation", ["no_ids", "outputs", "inputs"])
+def test_wrapper_delivers_what_its_text_model_does(
+    tiny_target: Target, wrapped: Target, situation: str
+) -> None:
+    """A multimodal wrapper delivers the hidden states that its text model delivers alone for the ids."""
+    ids = BY_NAME[situation].ids
+    alone, seen = wrapped.trusted(ids), tiny_target.trusted(ids)
+    if str(alone) != str(seen):
+        raise Broken(
+            Cause.WRAPPER_CAPTURES_OTHERS, expected=f"{alone}, as {wrapped.recipe.architecture}", seen=seen
+        )
+
+
+def test_config_of_the_target_is_read(tiny_target: Target, variation: Variation) -> None:
+    """With a window shorter than the prompt, or another RoPE base, the target's logits are transformers'."""
+    tiny_target.trusted(OUTPUTS)
+    run = tiny_target.run(OUTPUTS, variation)
+    if run.refused or not run.computes_as_transformers:
+        raise Broken(
+            CAUSES[variation.name],
+            expected=f"logits of transformers with {dict(variation.settings)}",
+            seen=run.refused or f"logits that are off by {run.error:.2g} of the largest",
+        )
+
+
+def test_every_class_has_a_recipe(targets: Targets) -> None:
+    """Every class that the release can capture from has a tiny target by which it is judged."""
+    known = {recipe.architecture for recipe in TARGETS}
+    missing = [name for name in targets.classes() if name not in known]
+    if missing:
+        raise NotRun(f"no recipe: {', '.join(missing)}", cause=Cause.NO_RECIPE)
+
+
+def _check_delivered(
+    tiny_target: Target, ids: tuple[int, ...] | None, states: tuple[int, ...], step: Step
+) -> None:
+    """Raise `Broken` unless every prompt of the batch is given `states`."""
+    run = tiny_target.trusted(ids)
+    if run.refused:
+        raise Broken(Cause.DRAFT_REFUSED, expected=f"hidden states {states} for ids {ids}", seen=run.refused)
+    for captured in run.by_step[step]:
+        check_captured(captured, states)
