@@ -1,10 +1,10 @@
 """How the target classes of a sglang release number their layers, and which ids deliver given states.
 
-The one place that tells ids and hidden states from each other, for export, for the contracts and for `contracts
-check`. Two kinds of evidence are recorded per release: what each class's own setter does alone with some lists of
-ids (contracts/probes/sglang_captures.py, every class), and which hidden states reached a draft when the class
-was run beside transformers (contracts/targets/recorded.py, every class with a recipe). The second counts where
-both are there.
+The one place that tells ids and hidden states from each other, for export, for the contracts and for
+`contracts check`. Two kinds of evidence are recorded per release: what each class's own setter does alone
+with some lists of ids (contracts/probes/sglang_captures.py, every class), and which hidden states reached a
+draft when the class was run beside transformers (contracts/targets/recorded.py, every class with a recipe).
+The second counts where both are there.
 """
 
 from __future__ import annotations

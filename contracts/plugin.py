@@ -1,9 +1,9 @@
 """The pytest plugin: options, the public fixtures, and what an outcome means for pytest. Nothing else.
 
-Public fixtures, for tests of your own as well: `recipe`, `side`, the five interface facets
-`weight_names`, `tensor_shapes`, `aux_layers`, `vocab_map` and `hidden_dims` (each once per side and
-recipe), `handoff` (both sides about one recipe's exported draft), `raw_handoff` (as saved), `replay` (what
-both compute from the same inputs) and `tiny_target` (a target class in the serving engine, beside transformers).
+Public fixtures, for tests of your own as well: `recipe`, `side`, the five interface facets `weight_names`,
+`tensor_shapes`, `aux_layers`, `vocab_map` and `hidden_dims` (each once per side and recipe), `handoff` (both
+sides about one recipe's exported draft), `raw_handoff` (as saved), `replay` (what both compute from the same
+inputs) and `tiny_target` (a target class in the serving engine, beside transformers).
 
 Heavy imports happen when the first contract is collected, so that an unrelated test session that merely
 has this package installed pays nothing.

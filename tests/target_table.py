@@ -1,8 +1,8 @@
 """What every release captures from every target class: recorded by running it, and shown in docs/targets.md.
 
 python -m tests.target_table                                   # writes docs/targets.md from the records
-python -m tests.target_table --record sglang==0.5.23           # runs a release first, and records what it does
-python -m tests.target_table --record 0.5.22 0.5.23 --targets core
+python -m tests.target_table --record sglang==0.5.23           # runs a release first, and records what it
+does python -m tests.target_table --record 0.5.22 0.5.23 --targets core
 """
 
 from __future__ import annotations

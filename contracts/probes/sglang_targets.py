@@ -18,11 +18,21 @@ import torch
 from safetensors.torch import save_file
 
 from contracts.facts import DraftFacts, Refusal
-from contracts.probes import sglang_captures, sglang_engine, sglang_scheduler, transformers_targets
+from contracts.probes import (
+    sglang_captures,
+    sglang_engine,
+    sglang_release,
+    sglang_scheduler,
+    transformers_targets,
+)
 from contracts.probes import sglang_meta as meta
 from contracts.probes.kernels import target_kernels
 from contracts.probes.stream import OutOfReach, Refusals
 from contracts.targets import draft
+
+
+ONLY_HERE = ("Not implemented",)
+"""What the library's path for a CPU says of what it lacks."""
 
 
 def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
@@ -56,6 +66,9 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
     draft.write(drafted, case["ids"], vocabulary=case["vocabulary"], hidden=case["hidden"])
     with refusals.stage("engine"), torch.no_grad():
         found |= _serve(case, target, drafted)
+    for refusal in refusals.items:
+        if refusal.message in ONLY_HERE:
+            raise OutOfReach(f"sglang's path for a CPU raises {refusal.error}: {refusal.message}")
     save_file(found, case["run"])
     return DraftFacts()
 
@@ -92,6 +105,8 @@ def _absent(architecture: str) -> str | None:
 
 def _serve(case: dict[str, Any], target: Path, drafted: Path) -> dict[str, torch.Tensor]:
     further = ["--dtype", "float32", *sglang_scheduler.arguments(case["device"]), *sglang_engine.EIGHT]
+    if not sglang_release.has("cpu-drafting"):
+        further.append("--disable-hybrid-swa-memory")  # the stand-in for attention knows one cache alone
     line = meta.command_line(str(target), str(drafted), [*further, *case["server_args"]])
     scheduler = sglang_scheduler.start(line, case["server_args"])
     requests = sglang_scheduler.submit(scheduler, case["prompts"], case["tokens"])

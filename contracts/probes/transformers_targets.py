@@ -60,8 +60,17 @@ def _spelled(settings: Any) -> Any:
         return settings
     spelled = {key: _spelled(value) for key, value in settings.items() if key != "rope_parameters"}
     if "rope_parameters" in settings:
-        spelled |= transformers_target.rope(settings["rope_parameters"])
+        spelled |= _rope(settings["rope_parameters"])
     return spelled
+
+
+def _rope(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    if transformers_target.MAJOR >= 5:
+        return {"rope_parameters": dict(parameters)}
+    if "mrope_section" in parameters:
+        scaling = {key: value for key, value in parameters.items() if key != "rope_theta"}
+        return {"rope_theta": parameters["rope_theta"], "rope_scaling": scaling}
+    return transformers_target.rope(parameters)
 
 
 def _fill(model: Any, values: Mapping[str, float]) -> None:
@@ -95,6 +104,9 @@ def _complete(folder: Path, recipe: Mapping[str, Any]) -> None:
     """What sglang's class needs beyond, or instead of, what transformers wrote."""
     file = folder / "config.json"
     config = json.loads(file.read_text())
+    conversion = recipe["conversion"]
+    if conversion and conversion["kept"]:
+        config = config[conversion["kept"]]
     config["architectures"] = [recipe["architecture"]]
     config["dtype"] = config["torch_dtype"] = "float32"
     for key, value in recipe["further"].items():
@@ -103,7 +115,6 @@ def _complete(folder: Path, recipe: Mapping[str, Any]) -> None:
         for part in path:
             place = place[part]
         place[last] = value
-    conversion = recipe["conversion"]
     if conversion:
         if conversion["config"]:
             config = {

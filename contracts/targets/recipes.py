@@ -43,6 +43,8 @@ class Conversion:
     """Part of a name -> the parts whose tensors it holds, one under the other."""
     dropped: tuple[str, ...] = ()
     """Parts of the names of tensors that are left out."""
+    kept: str | None = None
+    """Key of transformers' config that is the whole config.json."""
     config: Mapping[str, Any] | None = None
     """The whole config.json; `text_config` None is replaced by what transformers saved."""
 
@@ -126,6 +128,13 @@ LINEAR = {
     "linear_value_head_dim": 16, "linear_conv_kernel_dim": 4,
 }  # fmt: skip
 GEMMA = {**SIZES, **HEAD, "tie_word_embeddings": True, "pad_token_id": 0}
+GEMMA_3 = {
+    **GEMMA, "sliding_window_pattern": 2, "query_pre_attn_scalar": 16,
+    "rope_parameters": {
+        "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 10_000.0},
+    },
+}  # fmt: skip
 WINDOW = 64
 """Longer than any text that is served here."""
 EYES = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
@@ -155,6 +164,11 @@ MINIMAX_M3 = {
     "routed_scaling_factor": 1.0, "mlp_layer_types": ["dense"] + ["sparse"] * (LAYERS - 1),
     "layer_types": ["full_attention"] * LAYERS,
 }  # fmt: skip
+MINIMAX_M3_VL = {
+    "text_config": MINIMAX_M3, "vision_config": EYES, "image_token_index": 250, "video_token_index": 251,
+    "projector_hidden_size": HIDDEN,
+}  # fmt: skip
+MINIMAX_M3_EYES = ("vision_tower", "multi_modal_projector", "patch_merge_mlp")
 MINIMAX_M3_FURTHER: Mapping[str, Any] = {
     "scoring_func": "sigmoid", "n_shared_experts": 1, "use_qk_norm": True, "qk_norm_type": "per_head",
     "use_gemma_norm": True, "use_routing_bias": True, "hidden_act": "swigluoai", "dtype": "float32",
@@ -193,6 +207,18 @@ TARGETS: tuple[TargetRecipe, ...] = (
         config="LlamaConfig",
         settings={**SIZES, **HEAD, **_rope()},
         core=True,
+    ),
+    TargetRecipe(
+        name="mistral",
+        architecture="MistralForCausalLM",
+        config="MistralConfig",
+        settings={**SIZES, **HEAD, **_rope(), "sliding_window": None},
+    ),
+    TargetRecipe(
+        name="phi3",
+        architecture="Phi3ForCausalLM",
+        config="Phi3Config",
+        settings={**SIZES, **_rope(), "pad_token_id": 0},
     ),
     TargetRecipe(
         name="qwen2",
@@ -319,10 +345,8 @@ TARGETS: tuple[TargetRecipe, ...] = (
         architecture="Gemma3ForCausalLM",
         config="Gemma3TextConfig",
         settings={
-            **GEMMA,
+            **GEMMA_3,
             "sliding_window": WINDOW,
-            "sliding_window_pattern": 2,
-            "query_pre_attn_scalar": 16,
         },
         variations=(SHORT_WINDOW,),
         core=True,
@@ -333,10 +357,8 @@ TARGETS: tuple[TargetRecipe, ...] = (
         config="Gemma3Config",
         settings={
             "text_config": {
-                **GEMMA,
+                **GEMMA_3,
                 "sliding_window": WINDOW,
-                "sliding_window_pattern": 2,
-                "query_pre_attn_scalar": 16,
             },
             "vision_config": {**EYES, "image_size": 28, "patch_size": 14},
             "boi_token_index": 250,
@@ -372,8 +394,8 @@ TARGETS: tuple[TargetRecipe, ...] = (
         settings={
             "text_config": {
                 **GEMMA,
-                "global_head_dim": 32,
-                "num_global_key_value_heads": 1,
+                "global_head_dim": 16,
+                "num_global_key_value_heads": 2,
                 "attention_k_eq_v": False,
                 "sliding_window": WINDOW,
                 "hidden_size_per_layer_input": 0,
@@ -411,25 +433,21 @@ TARGETS: tuple[TargetRecipe, ...] = (
     TargetRecipe(
         name="minimax_m3",
         architecture="MiniMaxM3SparseForCausalLM",
-        config="MiniMaxM3VLTextConfig",
-        model="MiniMaxM3VLForCausalLM",
-        settings=MINIMAX_M3,
-        further=MINIMAX_M3_FURTHER,
+        config="MiniMaxM3VLConfig",
+        model="MiniMaxM3SparseForConditionalGeneration",
+        settings=MINIMAX_M3_VL,
+        # transformers' config of the text model's own type drops sparse_attention_config, which sglang asks for
+        further={**MINIMAX_M3_FURTHER, "model_type": "minimax_m2"},
+        conversion=Conversion(kept="text_config", renames={"language_model.": ""}, dropped=MINIMAX_M3_EYES),
         environment={"SGLANG_OPT_USE_BF16_ROUTER_GEMM": "0"},
-        judged_by="transformers' MiniMaxM3VLForCausalLM",
+        judged_by="the language model inside transformers' MiniMaxM3SparseForConditionalGeneration",
         note=DENSE,
     ),
     TargetRecipe(
         name="minimax_m3_vl",
         architecture="MiniMaxM3SparseForConditionalGeneration",
         config="MiniMaxM3VLConfig",
-        settings={
-            "text_config": MINIMAX_M3,
-            "vision_config": EYES,
-            "image_token_index": 250,
-            "video_token_index": 251,
-            "projector_hidden_size": HIDDEN,
-        },
+        settings=MINIMAX_M3_VL,
         further={
             **{f"text_config.{key}": value for key, value in MINIMAX_M3_FURTHER.items()},
             "vision_config.num_channels": 3,
@@ -442,7 +460,7 @@ TARGETS: tuple[TargetRecipe, ...] = (
             "vision_config.rope_mode": "3d",
             "vision_config.vision_segment_max_frames": 4,
         },
-        conversion=Conversion(dropped=("vision_tower", "multi_modal_projector", "patch_merge_mlp")),
+        conversion=Conversion(dropped=MINIMAX_M3_EYES),
         environment={"SGLANG_OPT_USE_BF16_ROUTER_GEMM": "0"},
         wraps="minimax_m3",
         note=DENSE,

@@ -1,7 +1,7 @@
 """What each release was seen to capture from its target classes: one file per release, made by running it.
 
-`releases/targets/<release>.json` holds, by recipe and list of ids, the hidden states that reached the draft, or
-what the library raised. `python -m tests.target_table --record` writes it.
+`releases/targets/<release>.json` holds, by recipe and list of ids, the hidden states that reached the draft,
+or what the library raised. `python -m tests.target_table --record` writes it.
 """
 
 from __future__ import annotations

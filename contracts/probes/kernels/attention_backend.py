@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from contracts.probes.kernels.reference import attend
+from contracts.probes.stream import OutOfReach
 
 
 def rows(
@@ -83,6 +84,11 @@ def make_classes() -> tuple[type, type]:
             self.device = runner.device
             self.max_context_len = runner.model_config.context_len
 
+        @property
+        def token_to_kv_pool(self) -> Any:
+            """The cache, which some classes of targets ask their backend for."""
+            return self.runner.token_to_kv_pool
+
         def init_forward_metadata(self, forward_batch: Any) -> None:
             """Nothing is prepared: each call reads the batch."""
 
@@ -98,15 +104,28 @@ def make_classes() -> tuple[type, type]:
             """No buffers."""
 
         def run(
-            self, q: Any, k: Any, v: Any, layer: Any, batch: Any, save_kv_cache: bool = True, **_: Any
-        ) -> torch.Tensor:
-            """Attention of the new tokens, whose keys and values are first written to the cache."""
+            self, q: Any, k: Any, v: Any, layer: Any, batch: Any, save_kv_cache: bool = True,
+            sinks: Any = None, q_rope: Any = None, k_rope: Any = None, **_: Any,
+        ) -> torch.Tensor:  # fmt: skip
+            """Attention of the new tokens, whose keys and values are first written to the cache.
+
+            Multi-head latent attention hands over its rotated part apart (`q_rope`, `k_rope`), and where
+            there is no prefix keys and values of its heads, which are not written.
+            """
             pool, heads, width = self.runner.token_to_kv_pool, layer.tp_q_head_num, layer.qk_head_dim
+            if q_rope is not None:
+                q = torch.cat([item.reshape(len(q_rope), heads, -1) for item in (q, q_rope)], -1)
+                k = torch.cat(
+                    [item.reshape(len(k_rope), layer.tp_k_head_num, -1) for item in (k, k_rope)], -1
+                )
+            if k is not None:
+                keys = k.reshape(-1, layer.tp_k_head_num, width)
+                values = v.reshape(-1, layer.tp_v_head_num, layer.v_head_dim)
             if k is not None and save_kv_cache:
-                keys = k.view(-1, layer.tp_k_head_num, width)
-                values = v.view(-1, layer.tp_v_head_num, layer.v_head_dim)
                 pool.set_kv_buffer(layer, places(batch.out_cache_loc), keys, values)
-            keys, values = pool.get_key_buffer(layer.layer_id), pool.get_value_buffer(layer.layer_id)
+            own = k is not None and not save_kv_cache
+            if not own:
+                keys, values = pool.get_key_buffer(layer.layer_id), pool.get_value_buffer(layer.layer_id)
             queries, begin, window = q.reshape(-1, heads, width), 0, layer.sliding_window_size
             out = queries.new_empty(len(queries), heads, layer.v_head_dim)
             table = self.runner.req_to_token_pool.req_to_token
@@ -115,7 +134,12 @@ def make_classes() -> tuple[type, type]:
                     last = torch.arange(len(slots) - len(visible), len(slots))[:, None]
                     visible &= torch.arange(len(slots))[None] >= last - window
                 new = slice(begin, begin + len(visible))
-                out[new] = attend(queries[new], keys[slots], values[slots], visible, layer.scaling)
+                if own and len(slots) > len(visible):
+                    raise OutOfReach(
+                        "the attention backend was given heads of their own beside a cached prefix"
+                    )
+                at: Any = new if own else slots
+                out[new] = attend(queries[new], keys[at], values[at], visible, layer.scaling, sinks)
                 begin = new.stop
             return out.view(len(queries), -1)
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from contracts.probes.stream import OutOfReach
+
 MODELS = "sglang.srt.models"
 
 
@@ -130,8 +132,23 @@ FUNCTIONS: Mapping[str, tuple[Callable[..., Any], ...]] = {
 EXPERTS = ("sglang.srt.layers.moe.fused_moe_native", "sglang.srt.layers.quantization.unquant")
 """Modules that know the mixture of experts for a CPU by name."""
 NATIVE = "moe_forward_native"
+RUNNER, ALIGN = "sglang.srt.model_executor.model_runner", "adjust_config_with_unaligned_cpu_tp"
+LOADER = "sglang.srt.layers.moe.fused_moe_triton.layer"
+NARROW = "narrow_padded_param_and_loaded_weight"
 CLAMPED = "swiglu_gpt_oss_sigmoid_alpha"
 """The activation of gpt_oss, as the module of the mixture of experts calls it."""
+
+
+def loud(narrow: Callable[..., Any]) -> Callable[..., Any]:
+    """What loads experts into parameters that are padded for a CPU, which earlier releases do not for biases."""
+
+    def narrowed(*arguments: Any, **named: Any) -> Any:
+        try:
+            return narrow(*arguments, **named)
+        except IndexError as error:
+            raise OutOfReach(f"this release loads no biases of experts on a CPU ({error})") from None
+
+    return narrowed
 
 
 def install() -> tuple[str, ...]:
@@ -148,6 +165,12 @@ def install() -> tuple[str, ...]:
     if found is not None:
         found.get_rope = in_place(found.get_rope)
         told.append("llama4: get_rope, in place")
+    runner, experts = _module(RUNNER), _module(LOADER)
+    if hasattr(runner, ALIGN):
+        setattr(runner, ALIGN, lambda config, *_: config)
+        told.append("no padding of sizes for a CPU")
+    if hasattr(experts, NARROW):
+        setattr(experts, NARROW, loud(getattr(experts, NARROW)))
     for name in EXPERTS:
         found = _module(name)
         if hasattr(found, NATIVE):
