@@ -193,7 +193,7 @@ def _ran(release: str, ran: str) -> dict[str, Rule]:
 
 
 def _defaults(without_ids: tuple[int, ...] | str | None, num_layers: int) -> tuple[int, ...] | None:
-    """Defaults of a target of `num_layers`, told from those of one of eight: 2, half and three from the end."""
+    """Defaults of a target of `num_layers`, told from those of one of eight layers."""
     if not isinstance(without_ids, tuple):
         return None
     late = {state - usual for state, usual in zip(without_ids, DEFAULTS_OF_EIGHT, strict=False)}

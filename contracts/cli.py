@@ -18,6 +18,7 @@ COMMANDS = {
     "check": ("contracts.check_command", "check"),
     "check-files": ("contracts.check_files_command", "check_files"),
     "explain": ("contracts.explain_command", "explain"),
+    "reproduce": ("contracts.reproduce_command", "reproduce"),
     "gate": ("contracts.gate_command", "verdicts"),
     "export": ("contracts.export_command", "export_draft"),
     "acceptance": ("contracts.acceptance_command", "acceptance"),

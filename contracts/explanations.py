@@ -646,6 +646,165 @@ EXPLANATIONS: Mapping[Cause, Explanation] = {
             + _served("speculative_algorithm")
         ),
     ),
+    Cause.TARGET_REFUSED: Explanation(
+        why=(
+            "sglang raises when it starts, or at the first batch, with a target of this class and any "
+            "EAGLE-3 "
+            "draft: the class has the capture setter and lacks something else that drafting needs "
+            "(Qwen2-MoE has "
+            "no get_embed_and_head, which the draft worker calls to share the embedding). The contracts "
+            "about "
+            "targets run every class; header knows what was recorded of it."
+        ),
+        symptom="Loud: the server ends while it starts, with the message that is shown.",
+        confirm=(
+            "Start the server with this target and any EAGLE-3 draft, then without "
+            "--speculative-algorithm: only "
+            "the first fails." + _block("contracts reproduce target-refused")
+        ),
+    ),
+    Cause.TARGET_CONFIG_INCOMPLETE: Explanation(
+        why=(
+            "sglang's class reads a key that the class of transformers does not write: the checkpoint was "
+            "saved by "
+            "transformers, and published ones carry the key because their authors wrote it (DeepSeek's "
+            "moe_layer_freq, MiniMax-M2's rotary_dim, ...). docs/targets.md lists the keys by class."
+        ),
+        symptom="Loud: AttributeError or KeyError with the name of the key, while the server starts.",
+        confirm="Ask config.json for the key that the message names." + _keys("moe_layer_freq", "rotary_dim"),
+    ),
+    Cause.NO_SUCH_TARGET: Explanation(
+        why=(
+            "The release is older than the class, or than its set_eagle3_layers_to_capture. Without the "
+            "setter "
+            "sglang up to 0.5.15 raises AttributeError, and later says that the model does not implement it."
+        ),
+        symptom="Loud: the server ends while it starts.",
+        confirm=(
+            "Look the class up in the release's sources."
+            + _block(
+                "grep -rl set_eagle3_layers_to_capture $(python -c 'import sglang; "
+                "print(*sglang.__path__)')/srt/models"
+            )
+        ),
+    ),
+    Cause.NO_RECIPE: Explanation(
+        why=(
+            "Classes come with every release, and each has a capture of its own. Those that inherit the "
+            "setter of "
+            "a class that is judged most likely do as that one does; nobody has run them."
+        ),
+        symptom="Nothing is known to be amiss.",
+        confirm="Read the setter and the forward pass of the class in sglang/srt/models.",
+    ),
+    Cause.NO_KERNELS: Explanation(
+        why=(
+            "Linear attention and the like are compiled for GPUs; sglang's path for a CPU needs AMX "
+            "kernels that "
+            "PyPI does not have, and no stand-in has been written."
+        ),
+        symptom="Nothing is known to be amiss.",
+        confirm="Judge it on a machine with a GPU."
+        + _block("pytest --pyargs contracts -m contracts -k targets --device cuda"),
+    ),
+    Cause.DEFAULT_LAYERS_DIFFER: Explanation(
+        why=(
+            "EAGLE-3 trains on hidden states 2, n//2 and n - 3 of n layers, and drafts of the reference "
+            "and of "
+            "SpecForge carry no ids for them. A class whose setter adds one to its defaults delivers the "
+            "states "
+            "behind them (MiniMax-M3's wrapper does so on purpose, for a published draft that was trained "
+            "so)."
+        ),
+        symptom="Silent: acceptance drops, for a trained draft often by little.",
+        confirm=(
+            "Write the ids of training to eagle_config.eagle_aux_hidden_state_layer_ids, restart, and "
+            "compare "
+            "accept len in the server's Decode batch lines." + _keys("eagle_config")
+        ),
+    ),
+    Cause.ORDER_DECIDES: Explanation(
+        why=(
+            "sglang's DeepSeek and GLM-4-MoE-lite classes add one to every id if the first of the list is "
+            "1, and "
+            "nothing otherwise. So [1, 3, 4] names outputs of layers and [3, 1, 4] their inputs. Export "
+            "uses that "
+            "where it has to, and writes lists with a 1 that is not in front."
+        ),
+        symptom="Silent: acceptance drops, because every tap is one layer early.",
+        confirm="Sort the ids, restart, and compare accept len."
+        + _block("contracts reproduce layer-order-decides"),
+    ),
+    Cause.EXPORT_REFUSES_NEEDLESSLY: Explanation(
+        why=(
+            "Export goes by what is recorded of the serving release, or of the newest recorded one before "
+            "it. A "
+            "class that learned to deliver more since is not known to it."
+        ),
+        symptom="Loud: contracts export refuses a draft that could be served.",
+        confirm="Serve the draft with the ids that the verdict names, and look at its acceptance.",
+    ),
+    Cause.SENSELESS_IDS_SERVED: Explanation(
+        why=(
+            "sglang asks of each layer whether it is in the list. An id that no layer has is never met, "
+            "and one that "
+            "is there twice is met once; then fewer states arrive than fc takes, and the first batch "
+            "fails. A class "
+            "that pads or ignores what is missing would serve the draft all the same."
+        ),
+        symptom="Silent: the draft reads other states than it was trained on, and acceptance collapses.",
+        confirm="Every id has to be lower than the number of layers, and occur once." + _keys("eagle_config"),
+    ),
+    Cause.VERIFICATION_CAPTURES_OTHERS: Explanation(
+        why=(
+            "Prefill and verification run the target through different paths: other attention kernels, and "
+            "on a "
+            "GPU a recorded graph. Up to sglang 0.5.10 the graph was recorded before the ids were known, "
+            "so that "
+            "decoding delivered the defaults whatever the draft said."
+        ),
+        symptom="Silent: the first draft of each request is good, all others are rejected.",
+        confirm="Start the server with --disable-cuda-graph and compare accept len.",
+    ),
+    Cause.WRAPPER_CAPTURES_OTHERS: Explanation(
+        why=(
+            "A multimodal class has a setter and a forward pass of its own around the text model's. A "
+            "draft that was "
+            "trained with the text model alone is then served with other states."
+        ),
+        symptom="Silent: acceptance drops with the wrapper, and is as trained with the text model alone.",
+        confirm="Serve the text model alone with the same draft, and compare accept len.",
+    ),
+    Cause.TARGET_WINDOW_DIFFERS: Explanation(
+        why=(
+            "transformers counts the token itself among the positions of its window, sglang's attention "
+            "backends do "
+            "not, so classes hand over one less. A class that forgets to (EXAONE-MoE) attends to one more."
+        ),
+        symptom="Silent: on prompts longer than the window the target's output differs from transformers'.",
+        confirm="Compare greedy output of server and transformers on such a prompt."
+        + _block("contracts reproduce target-window-differs"),
+    ),
+    Cause.TARGET_ROPE_DIFFERS: Explanation(
+        why=(
+            "transformers 5 keeps the base of RoPE in rope_parameters and drops rope_theta from the loaded "
+            "config. "
+            "A class that asks for rope_theta alone (EXAONE-MoE) takes its own default of a million."
+        ),
+        symptom="Silent: the target's output differs from transformers', the more the longer the prompt.",
+        confirm="Compare the base in config.json with a million." + _keys("rope_parameters", "rope_theta"),
+    ),
+    Cause.EXTRACTION_DIFFERS: Explanation(
+        why=(
+            "Drafts are trained on states that somebody extracted: by transformers, whose last entry is "
+            "normed and "
+            "whose others are not, or by sglang itself. If the path that returns states counts, orders or "
+            "norms them "
+            "otherwise than the path that hands them to a draft, training and serving differ."
+        ),
+        symptom="Silent: accuracy in training is good, acceptance is poor.",
+        confirm="Extract a few prompts again by another path, and compare the tensors.",
+    ),
     Cause.LAYER_OUT_OF_RANGE: Explanation(
         why=(
             "Ids are of a larger target, or hidden-state indices are taken for outputs of layers, so that "

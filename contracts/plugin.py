@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from contracts.settings import Setting
     from contracts.snapshots import SurfaceSnapshot
     from contracts.targets.bench import Target, Targets
-    from contracts.targets.recipes import TargetRecipe
+    from contracts.targets.recipes import TargetRecipe, Variation
     from contracts.workbench import Workbench
 
 MARK = "contracts"
@@ -179,15 +179,12 @@ _REPORTS: pytest.StashKey[list[pytest.TestReport]] = pytest.StashKey()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Judge each of the chosen targets; a contract about wrappers or variations, those that are or have one."""
+    """Judge each of the chosen targets that a contract is about."""
     if "target_recipe" not in metafunc.fixturenames:
         return
     chosen = _chosen_targets(metafunc.config)
-    if "variation" in metafunc.fixturenames:
-        pairs = [(item, varied) for item in chosen for varied in item.variations]
-        named = [pytest.param(item, varied, id=f"{varied.name}-{item.name}") for item, varied in pairs]
-        metafunc.parametrize(("target_recipe", "variation"), named)
-        return
+    for name in {"short_window", "rope_base"} & set(metafunc.fixturenames):
+        chosen = tuple(item for item in chosen if item.variation(name))
     if "wrapped" in metafunc.fixturenames:
         chosen = tuple(item for item in chosen if item.wraps)
     metafunc.parametrize("target_recipe", [pytest.param(item, id=item.name) for item in chosen])
@@ -349,6 +346,18 @@ def tiny_target(targets: Targets, target_recipe: TargetRecipe) -> Target:
 def wrapped(targets: Targets, target_recipe: TargetRecipe) -> Target:
     """The text model that a multimodal target wraps, served alone."""
     return targets.wrapped_by(target_recipe)
+
+
+@pytest.fixture
+def short_window(target_recipe: TargetRecipe) -> Variation | None:
+    """The same target with a window that is shorter than the prompts."""
+    return target_recipe.variation("short_window")
+
+
+@pytest.fixture
+def rope_base(target_recipe: TargetRecipe) -> Variation | None:
+    """The same target with another base of RoPE."""
+    return target_recipe.variation("rope_base")
 
 
 @pytest.fixture

@@ -20,8 +20,6 @@ from contracts.verdict import Broken
 
 pytestmark = pytest.mark.contracts
 
-CAUSES = {"short_window": Cause.TARGET_WINDOW_DIFFERS, "rope_base": Cause.TARGET_ROPE_DIFFERS}
-
 
 def test_target_is_served_with_a_draft(tiny_target: Target) -> None:
     """An engine starts with this target and an EAGLE-3 draft, and serves prompts to the end."""
@@ -110,29 +108,27 @@ def test_verification_delivers_what_the_prefill_does(tiny_target: Target) -> Non
             )
 
 
-@pytest.mark.parametrize("situation", ["no_ids", "outputs", "inputs"])
+@pytest.mark.parametrize("situation", ["outputs", "inputs", "last_layer"])
 def test_wrapper_delivers_what_its_text_model_does(
     tiny_target: Target, wrapped: Target, situation: str
 ) -> None:
     """A multimodal wrapper delivers the hidden states that its text model delivers alone for the ids."""
-    ids = BY_NAME[situation].ids
-    alone, seen = wrapped.trusted(ids), tiny_target.trusted(ids)
-    if str(alone) != str(seen):
-        raise Broken(
-            Cause.WRAPPER_CAPTURES_OTHERS, expected=f"{alone}, as {wrapped.recipe.architecture}", seen=seen
-        )
+    _check_alike(tiny_target, wrapped, BY_NAME[situation].ids)
 
 
-def test_config_of_the_target_is_read(tiny_target: Target, variation: Variation) -> None:
-    """With a window shorter than the prompt, or another RoPE base, the target's logits are transformers'."""
-    tiny_target.trusted(OUTPUTS)
-    run = tiny_target.run(OUTPUTS, variation)
-    if run.refused or not run.computes_as_transformers:
-        raise Broken(
-            CAUSES[variation.name],
-            expected=f"logits of transformers with {dict(variation.settings)}",
-            seen=run.refused or f"logits that are off by {run.error:.2g} of the largest",
-        )
+def test_wrapper_has_the_defaults_of_its_text_model(tiny_target: Target, wrapped: Target) -> None:
+    """For a draft that names no layers, a multimodal wrapper delivers what its text model delivers alone."""
+    _check_alike(tiny_target, wrapped, BY_NAME["no_ids"].ids)
+
+
+def test_window_is_counted_as_by_transformers(tiny_target: Target, short_window: Variation) -> None:
+    """With a window shorter than the prompt, the target's logits are transformers'."""
+    _check_varied(tiny_target, short_window, Cause.TARGET_WINDOW_DIFFERS)
+
+
+def test_rope_base_is_read(tiny_target: Target, rope_base: Variation) -> None:
+    """With another base of RoPE in its config.json, the target's logits are transformers'."""
+    _check_varied(tiny_target, rope_base, Cause.TARGET_ROPE_DIFFERS)
 
 
 def test_every_class_has_a_recipe(targets: Targets) -> None:
@@ -152,3 +148,24 @@ def _check_delivered(
         raise Broken(Cause.DRAFT_REFUSED, expected=f"hidden states {states} for ids {ids}", seen=run.refused)
     for captured in run.by_step[step]:
         check_captured(captured, states)
+
+
+def _check_alike(wrapper: Target, wrapped: Target, ids: tuple[int, ...] | None) -> None:
+    """Raise `Broken` unless a wrapper and its text model deliver the same, or refuse alike."""
+    alone, seen = wrapped.trusted(ids), wrapper.trusted(ids)
+    if str(alone) != str(seen):
+        raise Broken(
+            Cause.WRAPPER_CAPTURES_OTHERS, expected=f"{alone}, as {wrapped.recipe.architecture}", seen=seen
+        )
+
+
+def _check_varied(tiny_target: Target, variation: Variation, cause: Cause) -> None:
+    """Raise `Broken` unless the target computes what transformers does with other settings, too."""
+    tiny_target.trusted(OUTPUTS)
+    run = tiny_target.run(OUTPUTS, variation)
+    if run.refused or not run.computes_as_transformers:
+        raise Broken(
+            cause,
+            expected=f"logits of transformers with {dict(variation.settings)}",
+            seen=run.refused or f"logits that are off by {run.error:.2g} of the largest",
+        )

@@ -30,7 +30,6 @@ from contracts.probes.kernels import target_kernels
 from contracts.probes.stream import OutOfReach, Refusals
 from contracts.targets import draft
 
-
 ONLY_HERE = ("Not implemented",)
 """What the library's path for a CPU says of what it lacks."""
 

@@ -162,7 +162,8 @@ class Target:
             raise NotRun(f"the engine does not serve this target: {usual.refused}")
         if not usual.computes_as_transformers:
             raise ProbeFailed(
-                f"{self.recipe.architecture} computes something else here than {self.recipe.judged_by} (logits "
+                f"{self.recipe.architecture} computes something else here than {self.recipe.judged_by} "
+                f"(logits "
                 f"differ by {usual.error:.1g} of the largest), so what it delivers cannot be judged"
             )
         return usual if ids == OUTPUTS else self.run(ids)

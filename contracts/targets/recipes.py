@@ -82,6 +82,10 @@ class TargetRecipe:
     note: str = ""
     """What else has to be known about it."""
 
+    def variation(self, name: str) -> Variation | None:
+        """That of its variations which is called so."""
+        return next((item for item in self.variations if item.name == name), None)
+
     def varied(self, variation: Variation | None) -> TargetRecipe:
         """The same with other settings of its language model."""
         if variation is None:
@@ -154,7 +158,8 @@ GLM = {
 }  # fmt: skip
 EXAONE = {
     **SIZES, **HEAD, "rope_parameters": {"rope_type": "default", "rope_theta": 1e6},
-    "moe_intermediate_size": 32, "num_experts": 8, "num_experts_per_tok": 2, "num_shared_experts": 1, "first_k_dense_replace": 1,
+    "moe_intermediate_size": 32, "num_experts": 8, "num_experts_per_tok": 2, "num_shared_experts": 1,
+    "first_k_dense_replace": 1,
     "n_group": 1, "topk_group": 1, "norm_topk_prob": True, "routed_scaling_factor": 1.5,
     "sliding_window_pattern": 4, "sliding_window": WINDOW,
 }  # fmt: skip
@@ -436,7 +441,7 @@ TARGETS: tuple[TargetRecipe, ...] = (
         config="MiniMaxM3VLConfig",
         model="MiniMaxM3SparseForConditionalGeneration",
         settings=MINIMAX_M3_VL,
-        # transformers' config of the text model's own type drops sparse_attention_config, which sglang asks for
+        # sglang asks for sparse_attention_config, which transformers' config of the text model drops
         further={**MINIMAX_M3_FURTHER, "model_type": "minimax_m2"},
         conversion=Conversion(kept="text_config", renames={"language_model.": ""}, dropped=MINIMAX_M3_EYES),
         environment={"SGLANG_OPT_USE_BF16_ROUTER_GEMM": "0"},

@@ -22,7 +22,7 @@ from contracts.targets.situations import BY_NAME, Ids
 FOLDER = Path(__file__).parent.parent / "releases" / "targets"
 FORMAT = 1
 REFUSED, ABSENT, UNJUDGED = "refused", "absent", "unjudged"
-"""What stands in the place of states: the library raised; it has no such class; nothing could be judged here."""
+"""What stands in the place of states: the library raised, it has no such class, nobody could judge it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -67,7 +67,8 @@ def extend_attention_cpu(
             tree = tree[new * new :]
             if window > 0 and not torch.equal(mask, visible[:, length - new :]):
                 raise OutOfReach(
-                    "the attention kernel was given a tree that branches and a window, which have no stand-in "
+                    "the attention kernel was given a tree that branches and a window, which have no "
+                    "stand-in "
                     "together"
                 )
             visible[:, length - new :] = mask

@@ -139,8 +139,20 @@ CLAMPED = "swiglu_gpt_oss_sigmoid_alpha"
 """The activation of gpt_oss, as the module of the mixture of experts calls it."""
 
 
+def if_it_can(align: Callable[..., Any]) -> Callable[..., Any]:
+    """What pads sizes for a CPU, which nothing here needs, and which stumbles over sizes that are None."""
+
+    def aligned(config: Any, *arguments: Any, **named: Any) -> Any:
+        try:
+            return align(config, *arguments, **named)
+        except TypeError:
+            return config
+
+    return aligned
+
+
 def loud(narrow: Callable[..., Any]) -> Callable[..., Any]:
-    """What loads experts into parameters that are padded for a CPU, which earlier releases do not for biases."""
+    """What loads experts for a CPU, and cannot load biases of experts in earlier releases."""
 
     def narrowed(*arguments: Any, **named: Any) -> Any:
         try:
@@ -167,8 +179,7 @@ def install() -> tuple[str, ...]:
         told.append("llama4: get_rope, in place")
     runner, experts = _module(RUNNER), _module(LOADER)
     if hasattr(runner, ALIGN):
-        setattr(runner, ALIGN, lambda config, *_: config)
-        told.append("no padding of sizes for a CPU")
+        setattr(runner, ALIGN, if_it_can(getattr(runner, ALIGN)))
     if hasattr(experts, NARROW):
         setattr(experts, NARROW, loud(getattr(experts, NARROW)))
     for name in EXPERTS:
