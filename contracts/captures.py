@@ -111,7 +111,7 @@ class Captures:
         if num_layers is not None and max(states) > num_layers:
             raise NotCaptured(Cause.LAYER_OUT_OF_RANGE, f"hidden state {max(states)} of {num_layers} layers")
         if max(states) == num_layers and not rule.delivers_last:
-            cause = Cause.CAPTURE_UNKNOWN if rule.delivers_last is None else Cause.LAYER_OUT_OF_RANGE
+            cause = Cause.CAPTURE_UNKNOWN if rule.delivers_last is None else Cause.LAST_LAYER_NOT_CAPTURED
             raise NotCaptured(cause, f"the last hidden state of target {architectures[0]}")
         for ids in _candidates(states):
             shift = rule.shift(ids, num_layers)

@@ -239,6 +239,11 @@ class Cause(StrEnum):
         "This class of target needs compiled kernels that have no build and no stand-in for a CPU.",
         "Judge it on a GPU: --device cuda.",
     )
+    LAST_LAYER_NOT_CAPTURED = (
+        "last-layer-not-captured",
+        "This class of target never delivers the output of its last layer.",
+        "Train on earlier layers: most classes capture an output as the input of the layer behind it.",
+    )
     DEFAULT_LAYERS_DIFFER = (
         "default-layers-differ",
         "Without layer ids this class of target delivers other hidden states than trainers use by default.",
@@ -279,6 +284,11 @@ class Cause(StrEnum):
         "target-rope-not-read",
         "The served target rotates by another base than its config.json states.",
         "A defect of the target class; report it upstream with `contracts reproduce`.",
+    )
+    NOT_RETURNED = (
+        "states-not-returned",
+        "This release does not return these hidden states to a client.",
+        "Extract them with transformers, or with a release that returns them.",
     )
     EXTRACTION_DIFFERS = (
         "extraction-differs",

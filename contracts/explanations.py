@@ -707,6 +707,17 @@ EXPLANATIONS: Mapping[Cause, Explanation] = {
         confirm="Judge it on a machine with a GPU."
         + _block("pytest --pyargs contracts -m contracts -k targets --device cuda"),
     ),
+    Cause.LAST_LAYER_NOT_CAPTURED: Explanation(
+        why=(
+            "sglang captures a layer's output where the next layer takes it in, and behind the last one "
+            "there is "
+            "none. Gemma-3 and -4, gpt-oss and MiniMax-M3 have code for it; docs/targets.md shows which "
+            "classes "
+            "were seen to deliver it."
+        ),
+        symptom="Loud: the first batch fails with a matrix shape error in fc, or the server ends before.",
+        confirm="The highest id has to be lower than the number of layers less one." + _keys("eagle_config"),
+    ),
     Cause.DEFAULT_LAYERS_DIFFER: Explanation(
         why=(
             "EAGLE-3 trains on hidden states 2, n//2 and n - 3 of n layers, and drafts of the reference "
@@ -793,6 +804,18 @@ EXPLANATIONS: Mapping[Cause, Explanation] = {
         ),
         symptom="Silent: the target's output differs from transformers', the more the longer the prompt.",
         confirm="Compare the base in config.json with a million." + _keys("rope_parameters", "rope_theta"),
+    ),
+    Cause.NOT_RETURNED: Explanation(
+        why=(
+            "sglang returns the state before the head with --enable-return-hidden-states, and since 0.5.23 "
+            "those "
+            "that a draft would be given with --enable-return-aux-hidden-states. A release that does not "
+            "know an "
+            "option ends with a message that names it."
+        ),
+        symptom="Loud: the server ends while it starts.",
+        confirm="Ask the server for its options."
+        + _block("python -m sglang.launch_server --help | grep hidden"),
     ),
     Cause.EXTRACTION_DIFFERS: Explanation(
         why=(

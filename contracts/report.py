@@ -16,6 +16,7 @@ from contracts.handoff import NotRun
 from contracts.outcome import LETTERS, Outcome, Verdict
 from contracts.recipes import RECIPES
 from contracts.settings import SETTINGS, STEPS
+from contracts.targets.recipes import TARGETS
 
 if TYPE_CHECKING:
     from contracts.facts import SideName
@@ -30,9 +31,10 @@ COLOURS = {
     Outcome.ERROR: "purple",
     Outcome.NOT_RUN: "blue",
 }
-_PLACES = {recipe.name: place for place, recipe in enumerate(RECIPES)}
+_NAMES = [*(recipe.name for recipe in RECIPES), "release", *(target.name for target in TARGETS)]
+_PLACES = {name: place for place, name in enumerate(_NAMES)}
 _ABOUT = {setting.name: setting.about for setting in SETTINGS}
-_DEPTHS = {"acceptance": "engine", "forward": "forward", "header": "header"}
+_DEPTHS = {"acceptance": "engine", "targets": "engine", "forward": "forward", "header": "header"}
 """By module; the others are of depth load."""
 ACCEPT_LENGTHS = {
     "accept_length": "served: {about}",
@@ -123,7 +125,9 @@ def write_summary(reporter: Any, judge: Judge) -> None:
         for line in lines[1:]:
             reporter.write_line(f"          {line}")
     reporter.write_line("")
-    _write_matrix(reporter, verdicts)
+    about_targets = [verdict for verdict in verdicts if verdict.contract.startswith("targets.")]
+    _write_matrix(reporter, [verdict for verdict in verdicts if verdict not in about_targets])
+    _write_matrix(reporter, about_targets)
     _write_accept_lengths(reporter, verdicts)
     _write_details(reporter, verdicts)
     counts = Counter(verdict.outcome for verdict in verdicts)

@@ -5,16 +5,17 @@ the reference. A class that computes something else here than transformers does 
 judged.
 """
 
+import numpy as np
 import pytest
 
-from contracts.captured import check_captured
+from contracts.captured import check_captured, row_errors
 from contracts.captures import NotCaptured
 from contracts.causes import Cause
 from contracts.handoff import NotRun
 from contracts.targets.bench import Target, Targets
 from contracts.targets.missing import missing_key
-from contracts.targets.recipes import TARGETS, Variation
-from contracts.targets.run import Step
+from contracts.targets.recipes import LAYERS, TARGETS, Variation
+from contracts.targets.run import TOLERANCE, Step
 from contracts.targets.situations import BY_NAME, OUTPUTS, TRAINED
 from contracts.verdict import Broken
 
@@ -51,7 +52,7 @@ def test_exported_ids_deliver_the_trained_states(tiny_target: Target, trained: s
     try:
         ids = tiny_target.ids(states)
     except NotCaptured as refused:
-        raise NotRun(f"export refuses: {refused}", cause=refused.cause) from None
+        raise NotRun("export knows no ids for them, and says why", cause=refused.cause) from None
     _check_delivered(tiny_target, ids, states, "prefill")
 
 
@@ -129,6 +130,47 @@ def test_window_is_counted_as_by_transformers(tiny_target: Target, short_window:
 def test_rope_base_is_read(tiny_target: Target, rope_base: Variation) -> None:
     """With another base of RoPE in its config.json, the target's logits are transformers'."""
     _check_varied(tiny_target, rope_base, Cause.TARGET_ROPE_DIFFERS)
+
+
+def test_returned_aux_states_are_those_captured(tiny_target: Target) -> None:
+    """The hidden states that the engine returns for some ids are those that it hands to a draft for them."""
+    captured = [", ".join(map(str, it)) for it in tiny_target.trusted(OUTPUTS).by_step["prefill"]]
+    returned = list(tiny_target.returned("aux"))
+    if returned != captured:
+        raise Broken(
+            Cause.EXTRACTION_DIFFERS,
+            expected=f"hidden states {captured[0]}",
+            seen=f"hidden states {returned[0]}",
+        )
+
+
+def test_returned_last_state_is_normed(tiny_target: Target) -> None:
+    """The hidden state that the engine returns without ids is the last layer's, after the final norm."""
+    tiny_target.trusted(OUTPUTS)
+    returned = tiny_target.returned("last")
+    if set(returned) != {f"{LAYERS} normed"}:
+        raise Broken(
+            Cause.EXTRACTION_DIFFERS,
+            expected=f"hidden state {LAYERS} normed",
+            seen=f"hidden states {returned[0]}",
+        )
+
+
+def test_states_of_transformers_are_those_captured(tiny_target: Target) -> None:
+    """The hidden states that transformers returns are outputs of layers, the last after the final norm."""
+    for prompt in tiny_target.trusted(OUTPUTS).prompts:
+        due = np.concatenate([prompt.forms["plain"][:-1], prompt.forms["normed"][-1:]])
+        errors = [
+            row_errors(golden, seen).max()
+            for golden, seen in zip(due, prompt.states_of_transformers, strict=True)
+        ]
+        wrong = [index for index, error in enumerate(errors) if error > TOLERANCE]
+        if wrong:
+            raise Broken(
+                Cause.EXTRACTION_DIFFERS,
+                expected="outputs of layers, and the last one normed",
+                seen=f"others in hidden_states{wrong}",
+            )
 
 
 def test_every_class_has_a_recipe(targets: Targets) -> None:

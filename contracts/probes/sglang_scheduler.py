@@ -68,11 +68,16 @@ def _free_port() -> int:
         return int(bound.getsockname()[1])
 
 
-def submit(scheduler: Any, prompts: Sequence[Sequence[int]], tokens: int) -> list[Any]:
-    """Queue one greedy request for `tokens` tokens per prompt; returns the library's request objects."""
+def submit(
+    scheduler: Any, prompts: Sequence[Sequence[int]], tokens: int, *, states: bool = False
+) -> list[Any]:
+    """Queue one greedy request for `tokens` tokens per prompt; returns the library's request objects.
+
+    With `states` each asks for the hidden states of its positions.
+    """
     before = len(scheduler.waiting_queue)
     for number, prompt in enumerate(prompts):
-        scheduler.handle_generate_request(_request(f"request-{number}", prompt, tokens))
+        scheduler.handle_generate_request(_request(f"request-{number}", prompt, tokens, states))
     requests = list(scheduler.waiting_queue)[before:]
     if len(requests) != len(prompts):
         raise RuntimeError(f"of {len(prompts)} requests the scheduler took {len(requests)}")
@@ -117,7 +122,7 @@ def _next_batch(scheduler: Any) -> Any:
     return plan.batch_to_run
 
 
-def _request(name: str, prompt: Sequence[int], tokens: int) -> Any:
+def _request(name: str, prompt: Sequence[int], tokens: int, states: bool) -> Any:
     from sglang.srt.managers.io_struct import TokenizedGenerateReqInput
     from sglang.srt.sampling.sampling_params import SamplingParams
 
@@ -136,6 +141,7 @@ def _request(name: str, prompt: Sequence[int], tokens: int) -> Any:
         "top_logprobs_num": 0,
         "token_ids_logprob": None,
         "stream": False,
+        "return_hidden_states": states,
     }
     known = inspect.signature(TokenizedGenerateReqInput).parameters
     return TokenizedGenerateReqInput(**{key: value for key, value in wanted.items() if key in known})

@@ -44,6 +44,9 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
         prefilled/i: rows of it that came from the prefill, [1].
         logits_served/i: the target's logits after the prompt, [vocabulary].
 
+    Without `ids` the target is served alone, with what the case's arguments say that it is to return:
+        returned/i: the hidden states that the engine returned, position by position, [rows, states * H].
+
     A release that has no such class, or none that can be told what to capture, is noted as stage `class`.
 
     Raises:
@@ -62,9 +65,12 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
     target, drafted = folder / "target", folder / "draft"
     transformers_targets.make(recipe, target)
     found = transformers_targets.observe(recipe, folder / "reference", case["prompts"], case["tokens"])
-    draft.write(drafted, case["ids"], vocabulary=case["vocabulary"], hidden=case["hidden"])
     with refusals.stage("engine"), torch.no_grad():
-        found |= _serve(case, target, drafted)
+        if "ids" in case:
+            draft.write(drafted, case["ids"], vocabulary=case["vocabulary"], hidden=case["hidden"])
+            found |= _serve(case, target, drafted)
+        else:
+            found |= _extract(case, target)
     for refusal in refusals.items:
         if refusal.message in ONLY_HERE:
             raise OutOfReach(f"sglang's path for a CPU raises {refusal.error}: {refusal.message}")
@@ -121,6 +127,21 @@ def _serve(case: dict[str, Any], target: Path, drafted: Path) -> dict[str, torch
             found[name.replace("states", "delivered")] = states
     for number, request in enumerate(requests):
         found[f"served/{number}"] = torch.tensor([*request.origin_input_ids, *request.output_ids])
+        found[f"prefilled/{number}"] = torch.tensor([len(request.origin_input_ids)])
+    return found
+
+
+def _extract(case: dict[str, Any], target: Path) -> dict[str, torch.Tensor]:
+    further = ["--dtype", "float32", *sglang_scheduler.arguments(case["device"]), *sglang_engine.EIGHT]
+    line = meta.command_line(str(target), None, [*further, *case["server_args"]])
+    scheduler = sglang_scheduler.start(line, case["server_args"])
+    requests = sglang_scheduler.submit(scheduler, case["prompts"], case["tokens"], states=True)
+    for _ in sglang_scheduler.batches(scheduler, requests):
+        pass
+    found = {}
+    for number, request in enumerate(requests):
+        prefill, *decoded = (torch.tensor(rows) for rows in request.hidden_states)
+        found[f"returned/{number}"] = torch.cat([prefill, *(row.view(1, -1) for row in decoded)])
         found[f"prefilled/{number}"] = torch.tensor([len(request.origin_input_ids)])
     return found
 

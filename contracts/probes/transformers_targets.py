@@ -155,6 +155,7 @@ def observe(
         normed/i: the same after the final norm.
         bare/i: the same without the residual, that is what the last sub-layer added; zeros for index 0.
         logits/i: [T, vocabulary].
+        tuple/i: the hidden states that transformers itself returns, [n + 1, T, H].
 
     """
     model_class = recipe["model"] or recipe["architecture"]
@@ -166,7 +167,7 @@ def observe(
     for number, prompt in enumerate(prompts):
         text = list(prompt)
         for _ in range(tokens):
-            states, bare, logits = _run(model, layers, text)
+            states, bare, logits, returned = _run(model, layers, text)
             text.append(int(logits[-1].argmax()))
         with torch.no_grad():
             normed = inner.norm(states)
@@ -176,11 +177,13 @@ def observe(
             f"normed/{number}": normed,
             f"bare/{number}": bare,
             f"logits/{number}": logits,
+            f"tuple/{number}": returned,
         }
     return {name: tensor.contiguous() for name, tensor in found.items()}
 
 
-def _run(model: Any, layers: Any, text: list[int]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _run(model: Any, layers: Any, text: list[int]) -> tuple[torch.Tensor, ...]:
+    """Hidden states, what the last part of each layer added, logits, and the states as returned."""
     states: list[torch.Tensor] = []
 
     def entering(_module: Any, inputs: Any, named: Any) -> None:
@@ -206,14 +209,15 @@ def _run(model: Any, layers: Any, text: list[int]) -> tuple[torch.Tensor, torch.
         for part in layer.children()
     ]
     with torch.no_grad():
-        logits = model(input_ids=torch.tensor([text]), use_cache=False).logits[0].float()
+        output = model(input_ids=torch.tensor([text]), use_cache=False, output_hidden_states=True)
     for hook in hooks:
         hook.remove()
     stacked = torch.stack([state.reshape(len(text), -1) for state in states])
     bare = torch.zeros_like(stacked)
     for number, tensor in added.items():
         bare[number] = tensor
-    return stacked, bare, logits
+    returned = torch.stack([state[0] for state in output.hidden_states])
+    return stacked, bare, output.logits[0].float(), returned
 
 
 def _layers(model: Any) -> tuple[Any, Any]:

@@ -18,8 +18,8 @@ from contracts.handoff import NotRun, ProbeFailed, observed
 from contracts.kept import Case
 from contracts.sides import Side, SideRun
 from contracts.targets.recipes import HIDDEN, LAYERS, TARGETS, VOCAB, TargetRecipe, Variation
-from contracts.targets.run import TargetRun
-from contracts.targets.situations import OUTPUTS, PROMPTS, SITUATIONS, TOKENS, TRAINED, Ids
+from contracts.targets.run import TargetRun, read_returned
+from contracts.targets.situations import EXTRACTIONS, OUTPUTS, PROMPTS, SITUATIONS, TOKENS, TRAINED, Ids
 
 if TYPE_CHECKING:
     from contracts.group import Options
@@ -97,6 +97,8 @@ class Targets:
                 yield self._case(recipe, ids)
             for variation in recipe.variations:
                 yield self._case(recipe, OUTPUTS, variation)
+            for name, arguments in EXTRACTIONS.items():
+                yield self._extraction(recipe, name, arguments)
 
     def lists(self, recipe: TargetRecipe) -> list[Ids]:
         """Every list of ids that the class is asked about."""
@@ -110,12 +112,22 @@ class Targets:
 
     def _case(self, recipe: TargetRecipe, ids: Ids, variation: Variation | None = None) -> dict[str, Any]:
         return {
+            **self._served(recipe.varied(variation)),
             "case": case_name(recipe, ids, variation),
-            "target_recipe": asdict(recipe.varied(variation)),
             "ids": None if ids is None else list(ids),
-            "folder": "{folder}",
             "vocabulary": VOCAB,
             "hidden": HIDDEN,
+        }
+
+    def _extraction(self, recipe: TargetRecipe, name: str, arguments: Sequence[str]) -> dict[str, Any]:
+        served = self._served(recipe)
+        told = {"server_args": [*served["server_args"], *arguments]}
+        return {**served, **told, "case": f"target/{recipe.name}/returned/{name}"}
+
+    def _served(self, recipe: TargetRecipe) -> dict[str, Any]:
+        return {
+            "target_recipe": asdict(recipe),
+            "folder": "{folder}",
             "prompts": [list(prompt) for prompt in PROMPTS],
             "tokens": TOKENS,
             "device": self._options.device,
@@ -148,6 +160,19 @@ class Target:
                 raise NotRun(refusal.message, cause=Cause.NO_SUCH_TARGET)
             return TargetRun(refused=f"{refusal.error}: {refusal.message}".rstrip(": "))
         return TargetRun.read(self._targets.ran.folders[name] / "run.safetensors")
+
+    def returned(self, name: str) -> tuple[str, ...]:
+        """Which hidden states the engine returned without a draft, as `TargetRun` tells them; one per prompt.
+
+        Raises:
+            NotRun: this release returns none of the kind.
+
+        """
+        case = f"target/{self.recipe.name}/returned/{name}"
+        result = observed(self._targets.ran.results[case], "serving")
+        for refusal in result.refusals:
+            raise NotRun(f"{refusal.error}: {refusal.message}", cause=Cause.NOT_RETURNED)
+        return read_returned(self._targets.ran.folders[case] / "run.safetensors")
 
     def trusted(self, ids: Ids) -> TargetRun:
         """The same, once the class is known to compute what transformers computes.

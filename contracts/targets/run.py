@@ -31,6 +31,8 @@ class Prompt:
     """Prompt and continuation by transformers, [T + 1]."""
     forms: Mapping[Form, Array]
     """Every hidden state in each form that a captured one can have, [n + 1, T, H]."""
+    states_of_transformers: Array
+    """The hidden states that transformers itself returns, [n + 1, T, H]."""
     logits: Array
     """[T, vocabulary]."""
     served: Array
@@ -110,15 +112,30 @@ class TargetRun:
         return "; ".join(f"{step}: {' | '.join(items)}" for step, items in told.items())
 
 
-def _prompt(data: Mapping[str, Array], number: int) -> Prompt:
-    forms: dict[Form, Array] = {
+def read_returned(file: Path) -> tuple[str, ...]:
+    """Which hidden states an engine returned, per prompt, from what the probe wrote."""
+    data = load_file(file)
+    told = []
+    for number in range(sum(name.startswith("returned/") for name in data)):
+        returned = data[f"returned/{number}"]
+        forms = {form: states[:, : len(returned)] for form, states in _forms(data, number).items()}
+        told.append(", ".join(map(str, identify(returned, forms, TOLERANCE))))
+    return tuple(told)
+
+
+def _forms(data: Mapping[str, Array], number: int) -> dict[Form, Array]:
+    return {
         "plain": data[f"plain/{number}"],
         "normed": data[f"normed/{number}"],
         "without residual": data[f"bare/{number}"],
     }
+
+
+def _prompt(data: Mapping[str, Array], number: int) -> Prompt:
     return Prompt(
         text=data[f"text/{number}"],
-        forms=forms,
+        forms=_forms(data, number),
+        states_of_transformers=data[f"tuple/{number}"],
         logits=data[f"logits/{number}"],
         served=data[f"served/{number}"],
         delivered=data[f"delivered/{number}"],

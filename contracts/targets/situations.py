@@ -52,6 +52,18 @@ TRAINED: Mapping[str, tuple[int, ...]] = MappingProxyType(
 )
 """Hidden states that a draft may be trained on, index i the output of layer i - 1."""
 
+EXTRACTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "last": ("--enable-return-hidden-states",),
+        "aux": (
+            *("--enable-return-hidden-states", "--enable-return-aux-hidden-states"),
+            *("--speculative-algorithm", "EAGLE3", "--return-aux-hidden-state-layer-ids"),
+            *map(str, OUTPUTS or ()),
+        ),
+    }
+)
+"""How a server is told to return hidden states without a draft: the last one, and those of OUTPUTS."""
+
 PROMPTS = (
     (155, 28, 242, 91, 17, 203, 64, 130, 49, 188, 77, 222),
     (210, 33, 146, 59, 181, 95, 24, 117, 238),
