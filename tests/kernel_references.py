@@ -232,11 +232,15 @@ for trial in range(6):
     tree = torch.rand(requests, size, size) < 0.5
     tree |= torch.eye(size, dtype=torch.bool)
     tree &= torch.ones(size, size, dtype=torch.bool).tril()
+    window = [0, 0, 6][trial % 3]
+    if window:  # which knows chains only
+        tree = torch.ones(requests, size, size, dtype=torch.bool).tril()
+    sinks = torch.randn(heads) if trial > 2 else None
     start = torch.arange(requests) * size
     ours = torch.zeros_like(q)
     reference.extend_attention_cpu(
-        q, k, v, ours, k_cache, v_cache, 1.0, 1.0, table, rows, length, new, start, size, 0.3, 0.0, False, 0,
-        None, None, tree.flatten(), True)
+        q, k, v, ours, k_cache, v_cache, 1.0, 1.0, table, rows, length, new, start, size, 0.3, 0.0, False, window,
+        None, sinks, tree.flatten(), True)
     masks = [torch.cat([torch.ones(size, p, dtype=torch.bool), tree[r]], 1).flatten()
              for r, p in enumerate(prefix.tolist())]
     kv = torch.cat([table[row, :p] for row, p in zip(rows.tolist(), prefix.tolist())]).long()
@@ -244,10 +248,165 @@ for trial in range(6):
     theirs = torch.zeros_like(q)
     extend_attention_fwd(
         q, k, v, theirs, k_cache, v_cache, begins(new), begins(prefix), kv, torch.cat(masks), True,
-        begins([len(mask) for mask in masks]), size, 1.0, 1.0, sm_scale=0.3)
+        begins([len(mask) for mask in masks]), size, 1.0, 1.0, sm_scale=0.3, sinks=sinks,
+        sliding_window_size=window - 1 if window else -1,
+        window_kv_offsets=torch.zeros(requests, dtype=torch.int32))
     assert torch.allclose(ours, theirs, atol=2e-6), (ours - theirs).abs().max()
 print("alike")
 """
+
+_LATENT = """
+from contracts.probes.kernels import reference
+from sglang.srt.layers.attention.torch_native_backend import TorchNativeAttnBackend
+backend = TorchNativeAttnBackend.__new__(TorchNativeAttnBackend)
+torch.manual_seed(0)
+RANK, ROTATED, HEADS = 24, 8, 4
+
+def close(ours, theirs):
+    assert torch.allclose(ours, theirs, atol=2e-6), (ours - theirs).abs().max()
+
+for trial in range(12):
+    requests = int(torch.randint(1, 4, ()))
+    prefix = torch.randint(1, 9, (requests,))
+    new = torch.randint(1, 5, (requests,))
+    length = prefix + new
+    slots = torch.randperm(100)
+    table = torch.zeros(5, 40, dtype=torch.int32)
+    rows = torch.randperm(5)[:requests]
+    for row, total in zip(rows.tolist(), length.tolist()):
+        table[row, :total], slots = slots[:total], slots[total:]
+    cache = torch.randn(100, 1, RANK + ROTATED)  # values are the first part of the keys
+    tokens, start = int(new.sum()), torch.cat([torch.zeros(1, dtype=torch.long), new.cumsum(0)[:-1]])
+    q = torch.randn(tokens, HEADS, RANK + ROTATED)
+    k = torch.randn(tokens, 1, RANK + ROTATED)
+    ours = torch.zeros(tokens, HEADS, RANK)
+    reference.extend_attention_cpu(
+        q, k, k[..., :RANK], ours, cache, cache[..., :RANK], 1.0, 1.0, table, rows, length, new, start,
+        int(new.max()), 0.3, 0.0, False, 0, None, None, None, True)
+    at = torch.cat([table[r, p:t].long() for r, p, t in zip(rows, prefix, length)])
+    cache[at] = k
+    theirs, again = torch.zeros_like(ours), torch.zeros_like(ours)
+    backend._run_sdpa_forward_extend(
+        q, theirs, cache, cache[..., :RANK].clone(), table, rows, length, prefix, new, scaling=0.3,
+        enable_gqa=True, causal=True)
+    close(ours, theirs)
+    reference.extend_attention_cpu(  # what is in the cache already is not handed over again
+        q, None, None, again, cache, cache[..., :RANK], 1.0, 1.0, table, rows, length, new, start,
+        int(new.max()), 0.3, 0.0, False, 0, None, None, None, True)
+    close(again, theirs)
+
+    q, k = torch.randn(requests, HEADS, RANK + ROTATED), torch.randn(requests, 1, RANK + ROTATED)
+    at = torch.stack([table[r, t - 1].long() for r, t in zip(rows, length)])
+    ours, theirs = torch.zeros(requests, HEADS, RANK), torch.zeros(requests, HEADS, RANK)
+    reference.decode_attention_cpu(
+        q, cache, cache[..., :RANK], 1.0, 1.0, ours, k, k[..., :RANK], at, None, table, rows, length, 0.3, 0.0,
+        False, 0, None, None)
+    assert torch.equal(cache[at], k)
+    backend._run_sdpa_forward_decode(
+        q, theirs, cache, cache[..., :RANK].clone(), table, rows, length, scaling=0.3, enable_gqa=True,
+        causal=False)
+    close(ours, theirs)
+
+    # Without a prefix keys and values are those of heads, and no latent ones.
+    new, start = length, torch.cat([torch.zeros(1, dtype=torch.long), length.cumsum(0)[:-1]])
+    q, k, v = (torch.randn(int(length.sum()), HEADS, n) for n in (16, 16, 12))
+    ours = torch.zeros(len(q), HEADS, 12)
+    reference.extend_attention_cpu(
+        q, k, v, ours, cache, cache[..., :RANK], 1.0, 1.0, table, rows, length, new, start, int(new.max()), 0.3,
+        0.0, False, 0, None, None, None, True)
+    for begin, total in zip(start.tolist(), length.tolist()):
+        one = slice(begin, begin + total)
+        due = torch.nn.functional.scaled_dot_product_attention(
+            *(item[one].transpose(0, 1) for item in (q, k, v)), is_causal=True, scale=0.3)
+        close(ours[one], due.transpose(0, 1))
+print("alike")
+"""
+"""Multi-head latent attention, whose cache holds one latent key of which the value is a part."""
+
+_TARGETS = """
+from types import SimpleNamespace as Given
+from dataclasses import dataclass
+from contracts.probes.kernels import target_kernels as ours
+from sglang.kernels.ops.moe.ep_moe_kernels import zero_experts_compute_triton
+from sglang.srt.layers.moe.fused_moe_native import moe_forward_native
+from sglang.srt.layers.moe.moe_runner.triton_utils.fused_moe import swiglu_no_interleaved_with_alpha_and_limit
+from sglang.srt.layers.moe.topk import StandardTopKOutput
+from sglang.srt.models import minimax_m2
+torch.manual_seed(0)
+
+def close(mine, theirs):
+    assert torch.allclose(mine, theirs, atol=2e-6), (mine - theirs).abs().max()
+
+for rows, first, second in ((5, 64, 32), (8, 16, 48), (1, 32, 32)):
+    x1, x2, w1, w2 = torch.randn(rows, first), torch.randn(rows, second), torch.randn(first), torch.randn(second)
+    mine, theirs = ours.rms_sumsq_serial(x1, x2), torch.zeros((2 * rows + 3) // 4 * 4)
+    minimax_m2.rmsnorm_sumsq_kernel_serial[(rows,)](
+        x1, x2, x1.stride(0), x2.stride(0), theirs, rows, first, second, first, 64)
+    assert mine.shape == theirs.shape
+    close(mine, theirs)
+    out1, out2 = torch.zeros_like(x1), torch.zeros_like(x2)
+    minimax_m2.rmsnorm_apply_kernel_serial[(rows,)](
+        x1, x2, w1, w2, theirs, out1, out2, rows, first, second, x1.stride(0), x2.stride(0), 2, 1e-5, first, 64)
+    for one, other in zip(ours.rms_apply_serial(x1, x2, w1, w2, mine, 2, 1e-5), (out1, out2)):
+        close(one, other)
+
+for _ in range(5):
+    ids, scales, x = torch.randint(0, 12, (6, 3)), torch.rand(6, 3), torch.randn(6, 256)
+    told = [(ids.clone(), scales.clone()) for _ in range(2)]
+    mine = ours.zero_experts_compute_triton(*told[0], 8, "identity", x)
+    close(mine, zero_experts_compute_triton(*told[1], 8, "identity", x))
+    assert torch.equal(told[0][0], told[1][0]) and torch.equal(told[0][1], told[1][1])
+
+@dataclass
+class Config:
+    apply_router_weight_on_input: bool = False
+    activation: str = "silu"
+    gemm1_alpha: float | None = None
+    gemm1_clamp_limit: float | None = None
+    gate_up_interleaved: bool = True
+
+layer = Given(num_experts=4, w13_weight=torch.randn(4, 32, 16) / 4, w2_weight=torch.randn(4, 16, 16) / 4)
+
+def one_by_one(x, ids, weights, config):
+    out = torch.zeros_like(x)
+    for row, (chosen, shares) in enumerate(zip(ids.tolist(), weights)):
+        for expert, share in zip(chosen, shares):
+            if expert < 0:
+                continue
+            given = x[row] * share if config.apply_router_weight_on_input else x[row]
+            gate, up = (layer.w13_weight[expert] @ given).chunk(2)
+            if config.gemm1_alpha is None:
+                inner = torch.nn.functional.silu(gate) * up
+            else:
+                inner = swiglu_no_interleaved_with_alpha_and_limit(
+                    torch.cat([gate, up])[None], config.gemm1_alpha, config.gemm1_clamp_limit)[0]
+            made = layer.w2_weight[expert] @ inner
+            out[row] += made if config.apply_router_weight_on_input else made * share
+    return out
+
+experts = ours.by_slot(moe_forward_native)
+for config, ids in (
+    (Config(), torch.tensor([[0, 1], [2, 3], [1, 0]])),
+    (Config(), torch.tensor([[0, 0], [2, 3], [1, 1]])),
+    (Config(), torch.tensor([[0, -1], [2, 3], [-1, 1]])),
+    (Config(apply_router_weight_on_input=True), torch.tensor([[3], [1], [0]])),
+    (Config(gemm1_alpha=1.7, gemm1_clamp_limit=0.5, gate_up_interleaved=False), torch.tensor([[0, 1], [2, 3], [1, 0]])),
+):
+    x, weights = torch.randn(3, 16), torch.rand(ids.shape)
+    mine = experts(layer, x, StandardTopKOutput(weights, ids, None), config)
+    close(mine, one_by_one(x, ids, weights, config))
+
+q, k, positions = torch.randn(4, 32), torch.randn(4, 16), torch.arange(4)
+
+def get_rope():
+    return Given(forward=lambda positions, q, k: (q.roll(1), k.roll(2)))
+
+turned = (q.roll(1), k.roll(2))
+ours.in_place(get_rope)().forward(positions, q, k)
+assert torch.equal(q, turned[0]) and torch.equal(k, turned[1])
+print("alike")
+"""
+"""The kernels of single classes of targets, beside sglang's Triton kernels and plain loops."""
 
 _WHOLE_BACKEND = """
 from types import SimpleNamespace as Given
@@ -351,4 +510,6 @@ REFERENCES = {
     "verification": _INTERPRETED + _STAND_INS + _VERIFICATION,
     "whole_backend": _STAND_INS + _WHOLE_BACKEND,
     "tree_attention": _INTERPRETED + _STAND_INS + _TREE_ATTENTION,
+    "latent_attention": _STAND_INS + _LATENT,
+    "targets": _INTERPRETED + _STAND_INS + _TARGETS,
 }

@@ -89,7 +89,7 @@ def test_kernels_do_as_independent_references(code: str, tmp_path: Path, sglang:
 
 
 @pytest.mark.parametrize(
-    "unusual", ["k_scale=2.0", "logit_cap=30.0", "cross_attention=True", "sinks=torch.ones(4)"]
+    "unusual", ["k_scale=2.0", "logit_cap=30.0", "cross_attention=True", "encoder_lens=torch.ones(4)"]
 )
 def test_argument_that_a_kernel_does_not_know_is_loud(unusual: str, tmp_path: Path) -> None:
     name = unusual.partition("=")[0]
