@@ -239,8 +239,8 @@ for trial in range(6):
     start = torch.arange(requests) * size
     ours = torch.zeros_like(q)
     reference.extend_attention_cpu(
-        q, k, v, ours, k_cache, v_cache, 1.0, 1.0, table, rows, length, new, start, size, 0.3, 0.0, False, window,
-        None, sinks, tree.flatten(), True)
+        q, k, v, ours, k_cache, v_cache, 1.0, 1.0, table, rows, length, new, start, size, 0.3, 0.0, False,
+        window, None, sinks, tree.flatten(), True)
     masks = [torch.cat([torch.ones(size, p, dtype=torch.bool), tree[r]], 1).flatten()
              for r, p in enumerate(prefix.tolist())]
     kv = torch.cat([table[row, :p] for row, p in zip(rows.tolist(), prefix.tolist())]).long()
@@ -299,8 +299,8 @@ for trial in range(12):
     at = torch.stack([table[r, t - 1].long() for r, t in zip(rows, length)])
     ours, theirs = torch.zeros(requests, HEADS, RANK), torch.zeros(requests, HEADS, RANK)
     reference.decode_attention_cpu(
-        q, cache, cache[..., :RANK], 1.0, 1.0, ours, k, k[..., :RANK], at, None, table, rows, length, 0.3, 0.0,
-        False, 0, None, None)
+        q, cache, cache[..., :RANK], 1.0, 1.0, ours, k, k[..., :RANK], at, None, table, rows, length, 0.3,
+        0.0, False, 0, None, None)
     assert torch.equal(cache[at], k)
     backend._run_sdpa_forward_decode(
         q, theirs, cache, cache[..., :RANK].clone(), table, rows, length, scaling=0.3, enable_gqa=True,
@@ -312,8 +312,8 @@ for trial in range(12):
     q, k, v = (torch.randn(int(length.sum()), HEADS, n) for n in (16, 16, 12))
     ours = torch.zeros(len(q), HEADS, 12)
     reference.extend_attention_cpu(
-        q, k, v, ours, cache, cache[..., :RANK], 1.0, 1.0, table, rows, length, new, start, int(new.max()), 0.3,
-        0.0, False, 0, None, None, None, True)
+        q, k, v, ours, cache, cache[..., :RANK], 1.0, 1.0, table, rows, length, new, start, int(new.max()),
+        0.3, 0.0, False, 0, None, None, None, True)
     for begin, total in zip(start.tolist(), length.tolist()):
         one = slice(begin, begin + total)
         due = torch.nn.functional.scaled_dot_product_attention(
@@ -338,7 +338,8 @@ def close(mine, theirs):
     assert torch.allclose(mine, theirs, atol=2e-6), (mine - theirs).abs().max()
 
 for rows, first, second in ((5, 64, 32), (8, 16, 48), (1, 32, 32)):
-    x1, x2, w1, w2 = torch.randn(rows, first), torch.randn(rows, second), torch.randn(first), torch.randn(second)
+    x1, x2 = torch.randn(rows, first), torch.randn(rows, second)
+    w1, w2 = torch.randn(first), torch.randn(second)
     mine, theirs = ours.rms_sumsq_serial(x1, x2), torch.zeros((2 * rows + 3) // 4 * 4)
     minimax_m2.rmsnorm_sumsq_kernel_serial[(rows,)](
         x1, x2, x1.stride(0), x2.stride(0), theirs, rows, first, second, first, 64)
@@ -346,7 +347,8 @@ for rows, first, second in ((5, 64, 32), (8, 16, 48), (1, 32, 32)):
     close(mine, theirs)
     out1, out2 = torch.zeros_like(x1), torch.zeros_like(x2)
     minimax_m2.rmsnorm_apply_kernel_serial[(rows,)](
-        x1, x2, w1, w2, theirs, out1, out2, rows, first, second, x1.stride(0), x2.stride(0), 2, 1e-5, first, 64)
+        x1, x2, w1, w2, theirs, out1, out2, rows, first, second, x1.stride(0), x2.stride(0), 2, 1e-5, first,
+        64)
     for one, other in zip(ours.rms_apply_serial(x1, x2, w1, w2, mine, 2, 1e-5), (out1, out2)):
         close(one, other)
 
@@ -390,7 +392,8 @@ for config, ids in (
     (Config(), torch.tensor([[0, 0], [2, 3], [1, 1]])),
     (Config(), torch.tensor([[0, -1], [2, 3], [-1, 1]])),
     (Config(apply_router_weight_on_input=True), torch.tensor([[3], [1], [0]])),
-    (Config(gemm1_alpha=1.7, gemm1_clamp_limit=0.5, gate_up_interleaved=False), torch.tensor([[0, 1], [2, 3], [1, 0]])),
+    (Config(gemm1_alpha=1.7, gemm1_clamp_limit=0.5, gate_up_interleaved=False),
+     torch.tensor([[0, 1], [2, 3], [1, 0]])),
 ):
     x, weights = torch.randn(3, 16), torch.rand(ids.shape)
     mine = experts(layer, x, StandardTopKOutput(weights, ids, None), config)

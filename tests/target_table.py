@@ -13,18 +13,23 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from contracts import known
+from contracts.causes import Cause
 from contracts.environments import interpreter
 from contracts.group import Options
 from contracts.handoff import NotRun, ProbeFailed
 from contracts.sides import Side
 from contracts.targets import recorded
 from contracts.targets.bench import Target, Targets
-from contracts.targets.recipes import TargetRecipe, selected
+from contracts.targets.recipes import TARGETS, TargetRecipe, selected
 from contracts.targets.recorded import Seen
 from contracts.targets.run import TargetRun
-from contracts.targets.situations import OUTPUTS, SITUATIONS
+from contracts.targets.situations import BY_NAME, OUTPUTS, SITUATIONS, TRAINED, Ids
 from contracts.terminal import cache_folder
 
+TEMPLATE = Path(__file__).with_suffix(".md.j2")
 PAGE = Path(__file__).parent.parent / "docs" / "targets.md"
 
 
@@ -41,7 +46,8 @@ def seen(target: Target) -> Seen:
             if usual.refused or not _alike(target.run(OUTPUTS, varied))
         )
     except NotRun as reason:
-        return Seen(absent=str(reason)) if "no class" in str(reason) else Seen(unjudged=str(reason))
+        absent = reason.cause is Cause.NO_SUCH_TARGET
+        return Seen(absent=str(reason)) if absent else Seen(unjudged=str(reason))
     except ProbeFailed as error:
         return Seen(unjudged=" ".join(str(error).partition("\n")[0].split())[:300])
     return Seen(
@@ -76,13 +82,93 @@ def record(words: str, targets: Sequence[TargetRecipe], cache: Path) -> None:
     bench = Targets(targets, lambda _: side, options)
     found = {recipe.name: seen(bench.of(recipe)) for recipe in targets}
     before = dict(recorded.read(side.version)) if side.version in recorded.releases() else {}
-    recorded.write(side.version, side.identity.packages, before | found)
+    classes = bench.classes()
+    told = {
+        "setters": dict(classes.setters),
+        "without": [name for name in recorded.WATCHED if name in classes.without],
+        "quantizations": list(classes.quantizations),
+    }
+    recorded.write(side.version, side.identity.packages, before | found, told)
     recorded.read.cache_clear()
     print(f"sglang {side.version}: {len(found)} targets in {time.monotonic() - begun:.0f} s", flush=True)
 
 
-def page() -> Iterator[str]:
-    yield "# not written yet"
+def sign(seen: Seen | None) -> str:
+    """What a release captures from a class, in a word."""
+    if seen is None or seen.absent:
+        return "-"
+    if seen.unjudged:
+        return "?"
+    if not seen.states:
+        return "no"
+    usual = seen.states.get(recorded.spelled(OUTPUTS), ())
+    if any("without residual" in str(item) for item in usual):
+        return "bare"
+    shifts = recorded.shifts_of(seen)
+    rule = {(1, 1, 1): "+1", (0, 1, 0): "first"}.get(
+        (shifts.usual, shifts.first_is_1, shifts.one_is_not_first)
+    )
+    told = [rule or f"{shifts.usual}/{shifts.first_is_1}/{shifts.one_is_not_first}"]
+    told += ["last"] if shifts.delivers_last else []
+    if isinstance(shifts.without_ids, tuple) and shifts.without_ids != TRAINED["usual"]:
+        told.append("d" + "".join(f"{state - usual:+d}" for state, usual in [(shifts.without_ids[0], 2)]))
+    return " ".join(told)
+
+
+def page() -> str:
+    """The whole of docs/targets.md."""
+    releases = list(reversed(recorded.releases()))
+    newest = recorded.said(releases[0])
+    known_classes = {recipe.architecture for recipe in TARGETS}
+    others: dict[str, list[str]] = {}
+    for name, setter in newest.get("setters", {}).items():
+        if name not in known_classes:
+            others.setdefault(setter, []).append(name)
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATE.parent), undefined=StrictUndefined, keep_trailing_newline=True
+    )
+    return environment.get_template(TEMPLATE.name).render(
+        releases=releases,
+        rows=[
+            (it.architecture, [sign(recorded.read(name).get(it.name)) for name in releases]) for it in TARGETS
+        ],
+        classes=[_class(recipe, releases[0]) for recipe in TARGETS],
+        defects=[entry for entry in known.load().entries if entry.contract.startswith("targets.")],
+        unjudged=[row for recipe in TARGETS for row in _unjudged(recipe, releases)],
+        watched=[(name, [_capability(name, release) for release in releases]) for name in recorded.WATCHED],
+        others=sorted(others.items()),
+        quantizations=newest.get("quantizations", ()),
+    )
+
+
+def _class(recipe: TargetRecipe, newest: str) -> tuple[TargetRecipe, str, list[str]]:
+    """A class, the keys that its config needs, and the states that were seen for some lists of ids."""
+    seen = recorded.read(newest).get(recipe.name, Seen())
+    keys = ", ".join(f"`{key}`" for key in recipe.further if not key.startswith("vision_config"))
+    shown = ("no_ids", "inputs", "outputs", "unordered", "last_layer")
+    return recipe, keys, [_told(seen, BY_NAME[name].ids) for name in shown]
+
+
+def _told(seen: Seen, ids: Ids) -> str:
+    states = seen.states.get(recorded.spelled(ids))
+    if states is not None:
+        return ", ".join(map(str, states))
+    return "refused" if recorded.spelled(ids) in seen.refused else "?"
+
+
+def _unjudged(recipe: TargetRecipe, releases: Sequence[str]) -> Iterator[tuple[str, list[str], str]]:
+    why: dict[str, list[str]] = {}
+    for release in releases:
+        seen = recorded.read(release).get(recipe.name)
+        if seen is not None and seen.unjudged:
+            why.setdefault(seen.unjudged, []).append(release)
+    for reason, where in why.items():
+        yield recipe.name, where, reason
+
+
+def _capability(name: str, release: str) -> str:
+    said = recorded.said(release)
+    return "set" if name in said.get("setters", ()) else "no" if name in said.get("without", ()) else "-"
 
 
 def main() -> None:
@@ -96,7 +182,7 @@ def main() -> None:
             record(words, selected(asked.targets), cache_folder(asked.cache))
         except Exception as error:  # the others are recorded all the same
             print(f"{words}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-    PAGE.write_text("\n".join(page()) + "\n")
+    PAGE.write_text(page())
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from contracts.captured import Array
 from contracts.captures import NotCaptured
 from contracts.causes import Cause
 from contracts.handoff import NotRun, ProbeFailed
-from contracts.targets.bench import Target
+from contracts.targets.bench import Classes, Target
 from contracts.targets.recipes import HIDDEN, LAYERS, ROPE_BASE, SHORT_WINDOW, TARGETS, Variation
 from contracts.targets.run import Prompt, TargetRun
 from contracts.targets.situations import BY_NAME, OUTPUTS, TRAINED, Ids
@@ -100,13 +100,11 @@ class Fake(Target):
         return next(found, ())
 
 
-class Classes:
+class OneClass:
     """A release that has one class."""
 
-    recipes = (RECIPE,)
-
-    def classes(self) -> dict[str, str]:
-        return {RECIPE.architecture: "llama.LlamaForCausalLM"}
+    def classes(self) -> Classes:
+        return Classes(setters={RECIPE.architecture: "llama.LlamaForCausalLM"}, without=(), quantizations=())
 
 
 def but(ids: Ids, seen: TargetRun) -> dict[str, Any]:
@@ -207,7 +205,7 @@ def _arguments(function: Any, target: Fake, wrapped: Fake) -> Iterator[dict[str,
     given = {
         "tiny_target": target,
         "wrapped": wrapped,
-        "targets": Classes(),
+        "targets": OneClass(),
         "short_window": SHORT_WINDOW,
         "rope_base": ROPE_BASE,
     }

@@ -27,8 +27,9 @@ from contracts.outcome import Outcome
 from contracts.sides import BadInterpreter, Side, SideUnavailable
 from contracts.wanted import Wanted
 
-IGNORED = {"PYTEST_ADDOPTS": "", "PYTEST_PLUGINS": ""}
-"""Variables that would change which contracts are judged, and what they are for the matrix."""
+IGNORED = {"PYTEST_ADDOPTS": "", "PYTEST_PLUGINS": "", "CONTRACTS_TARGETS": "none"}
+"""Variables that would change which contracts are judged, and what they are for the matrix: no cell judges
+classes of targets, which are the serving side's alone (docs/targets.md)."""
 PACKAGE = Path(__file__).parent.parent
 TRAINING, SERVING, JUDGING = 100.0, 60.0, 6.0
 """Seconds that a training side, a serving side and a cell take by experience, for the estimate."""

@@ -7,6 +7,7 @@ scheduler, prefill, drafting and verification.
 
 from __future__ import annotations
 
+import argparse
 import importlib.metadata
 import json
 import os
@@ -30,8 +31,8 @@ from contracts.probes.kernels import target_kernels
 from contracts.probes.stream import OutOfReach, Refusals
 from contracts.targets import draft
 
-ONLY_HERE = ("Not implemented",)
-"""What the library's path for a CPU says of what it lacks."""
+ONLY_HERE = re.compile("^Not implemented$|'ReferenceBackend' object")
+"""What the library's path for a CPU says of what it lacks, or a stand-in of what it does not know."""
 
 
 def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
@@ -72,16 +73,31 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
         else:
             found |= _extract(case, target)
     for refusal in refusals.items:
-        if refusal.message in ONLY_HERE:
+        if ONLY_HERE.search(refusal.message):
             raise OutOfReach(f"sglang's path for a CPU raises {refusal.error}: {refusal.message}")
     save_file(found, case["run"])
     return DraftFacts()
 
 
 def classes(case: dict[str, Any]) -> DraftFacts:
-    """Write to `case["classes"]` which target classes can be told what to capture, and each one's setter."""
-    found = {name: rule["setter"] for name, rule in sglang_captures.shifts().items()}
-    Path(case["classes"]).write_text(json.dumps(found))
+    """Write to `case["classes"]` what the release says of target classes as a whole.
+
+    setters: by class that can be told what to capture, where its setter stands; without: the other classes;
+    quantizations: those that the server's command line takes.
+    """
+    setters = {name: rule["setter"] for name, rule in sglang_captures.shifts().items()}
+    from sglang.srt.models.registry import ModelRegistry
+    from sglang.srt.server_args import ServerArgs
+
+    parser = argparse.ArgumentParser()
+    ServerArgs.add_cli_args(parser)
+    options = (action for action in parser._actions if "--quantization" in action.option_strings)
+    said = {
+        "setters": setters,
+        "without": sorted(set(ModelRegistry.models) - set(setters)),
+        "quantizations": sorted(next(options).choices or ()),
+    }
+    Path(case["classes"]).write_text(json.dumps(said))
     return DraftFacts()
 
 

@@ -89,7 +89,7 @@ _OURS = (OutOfReach, ImportError, MemoryError, RecursionError)
 
 _NOT_HERE = re.compile(
     r"meta tensors?\b|register_meta|Could not run '|NVIDIA driver|CUDA (error|driver|out of memory)|CUDA GPUs"
-    r"|allocate memory|active driver|\bgloo[:/]|\[Gloo\]|EADDRINUSE"
+    r"|allocate memory|active driver|requires CUDA support|\bgloo[:/]|\[Gloo\]|EADDRINUSE"
 )
 """What torch and its kin say about what this machine or this device cannot do, as RuntimeError or OSError."""
 _CODE_OF_A_CHECKPOINT = "dynamic_module_utils.py"

@@ -17,7 +17,7 @@ def main():
         seen = torch.tensor(serve(folder, enable_return_hidden_states=True)["meta_info"]["hidden_states"][0])
         for told, due in ((window, reference), (window + 1, longer)):
             error = off(seen[: len(PROMPT)], due.hidden_states[-1][0])
-            print(f"sglang with a window of {window}, transformers with {told}: last state is off by {error}")
+            print(f"sglang: a window of {window}, transformers: {told}: last state is off by {error}")
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@ Depends on the serving side alone: one run for all training releases.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,18 @@ CLASSES: Case = {"case": "targets", "classes": "{folder}/classes.json"}
 """Asks the probe which target classes the release has."""
 NO_CLASS = "class"
 """Stage at which a release is found to have no such class."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classes:
+    """What a release says of target classes as a whole."""
+
+    setters: Mapping[str, str]
+    """By class that can be told what to capture: module and class in which its setter is defined."""
+    without: Sequence[str]
+    """Classes that cannot."""
+    quantizations: Sequence[str]
+    """Of targets, which the server's command line takes."""
 
 
 class Targets:
@@ -74,11 +86,10 @@ class Targets:
         """How this release numbers the layers of its target classes, as far as that is recorded."""
         return Captures.for_release(self._side("serving").version)
 
-    def classes(self) -> dict[str, str]:
-        """The classes of this release that can be told what to capture, each with its setter."""
+    def classes(self) -> Classes:
+        """What the release says of target classes as a whole."""
         observed(self.ran.results["targets"], "serving")
-        found: dict[str, str] = json.loads((self.ran.folders["targets"] / "classes.json").read_text())
-        return found
+        return Classes(**json.loads((self.ran.folders["targets"] / "classes.json").read_text()))
 
     def of(self, recipe: TargetRecipe) -> Target:
         """One of them."""

@@ -87,13 +87,16 @@ def _seen(data: Mapping[str, Any]) -> Seen:
     )
 
 
-def write(release: str, packages: Mapping[str, str], seen: Mapping[str, Seen]) -> None:
+def write(
+    release: str, packages: Mapping[str, str], seen: Mapping[str, Seen], classes: Mapping[str, Any]
+) -> None:
     """Record what a release was seen to capture; a line per list of ids, so that differences read well."""
     targets = {
         name: {key: value for key, value in vars(item).items() if value}
         for name, item in sorted(seen.items())
     }
     data = {"format": FORMAT, "release": release, "packages": dict(packages), "targets": targets}
+    data["classes"] = classes
     FOLDER.mkdir(exist_ok=True)
     write_whole(FOLDER / f"{release}.json", _layout(data) + "\n")
 
@@ -104,6 +107,29 @@ def _layout(data: Any, indent: str = "") -> str:
     inner = indent + " "
     lines = [f"{inner}{json.dumps(key)}: {_layout(value, inner)}" for key, value in sorted(data.items())]
     return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
+
+
+WATCHED = (
+    "KimiVLForConditionalGeneration",
+    "KimiLinearForCausalLM",
+    "KimiK3ForConditionalGeneration",
+    "Glm4vForConditionalGeneration",
+    "Glm4vMoeForConditionalGeneration",
+    "Glm4ForCausalLM",
+    "MiMoForCausalLM",
+    "MiMoV2FlashForCausalLM",
+    "DeepseekV4ForCausalLM",
+    "Glm5NextForConditionalGeneration",
+    "GlmMoeDsaForCausalLM",
+)
+"""Classes that people ask for and nobody has run: whether a release has them, and captures from them."""
+
+
+def said(release: str) -> Mapping[str, Any]:
+    """What a release says of target classes: `setters`, `without` (of those watched) and `quantizations`."""
+    data = json.loads((FOLDER / f"{release}.json").read_text(encoding="utf-8"))
+    found: dict[str, Any] = data.get("classes", {})
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,11 +153,12 @@ def shifts(release: str) -> Mapping[str, Shifts]:
     for recipe in TARGETS:
         seen = read(release).get(recipe.name)
         if seen is not None and seen.states and not seen.unjudged:
-            found[recipe.architecture] = _shifts(seen)
+            found[recipe.architecture] = shifts_of(seen)
     return found
 
 
-def _shifts(seen: Seen) -> Shifts:
+def shifts_of(seen: Seen) -> Shifts:
+    """How a class numbers its layers, by what it was seen to deliver."""
     last = [seen.of(BY_NAME[name].ids) for name in ("last_layer", "number_of_layers")]
     without = seen.of(None)
     return Shifts(

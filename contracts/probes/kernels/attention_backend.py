@@ -89,6 +89,11 @@ def make_classes() -> tuple[type, type]:
             """The cache, which some classes of targets ask their backend for."""
             return self.runner.token_to_kv_pool
 
+        @property
+        def req_to_token_pool(self) -> Any:
+            """The table of cache slots, likewise."""
+            return self.runner.req_to_token_pool
+
         def init_forward_metadata(self, forward_batch: Any) -> None:
             """Nothing is prepared: each call reads the batch."""
 

@@ -1,0 +1,117 @@
+"""`contracts reproduce`: scripts that need sglang alone, and what they show."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner
+
+from contracts import known
+from contracts.causes import Cause
+from contracts.cli import app
+from contracts.reproduce_command import FOLDER, script, with_script
+
+if TYPE_CHECKING:
+    from contracts.sides import Side
+
+RUNNER = CliRunner()
+CPU = {
+    "device": "cpu",
+    "attention_backend": "torch_native",
+    "prefill_attention_backend": "intel_amx",
+    "decode_attention_backend": "intel_amx",
+    "max_total_tokens": 2048,
+    "page_size": 1,
+    "disable_overlap_schedule": True,
+    "disable_radix_cache": True,
+    "chunked_prefill_size": -1,
+    "sampling_backend": "pytorch",
+    "grammar_backend": "none",
+    "log_level": "error",
+}
+"""What an engine is told on a CPU."""
+TRITON = {"attention_backend": "triton"}
+"""EXAONE's class takes no other; on a CPU the split backends are what runs."""
+
+
+def test_every_script_is_listed_and_printed_whole() -> None:
+    listed = RUNNER.invoke(app, ["reproduce"])
+    assert listed.exit_code == 0
+    assert [line.split()[0] for line in listed.stdout.splitlines()] == [str(cause) for cause in with_script()]
+    assert len(with_script()) == len(list(FOLDER.glob("[!_]*.py"))) - 1  # the prelude is none
+    for cause in with_script():
+        printed = RUNNER.invoke(app, ["reproduce", cause])
+        assert printed.exit_code == 0
+        assert printed.stdout == script(cause)
+        compile(printed.stdout, cause, "exec")
+        assert "contracts" not in printed.stdout.replace("contracts reproduce", "")
+
+
+def test_every_known_defect_of_a_target_has_a_script() -> None:
+    causes = {entry.cause for entry in known.load().entries if entry.contract.startswith("targets.")}
+    assert causes - set(with_script()) == {
+        Cause.WRAPPER_CAPTURES_OTHERS
+    }  # the same defect as of the defaults
+
+
+def test_cause_without_a_script_is_shown_by_a_command() -> None:
+    printed = RUNNER.invoke(app, ["reproduce", "norm-differs"])
+    assert printed.exit_code == 0
+    assert printed.stdout.startswith("pytest --pyargs ")
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("state-without-residul", "do you mean state-without-residual"),
+        ("other-target", "nothing of this kind"),
+    ],
+)
+def test_what_cannot_be_reproduced_is_one_line(code: str, told: str) -> None:
+    failed = RUNNER.invoke(app, ["reproduce", code])
+    assert failed.exit_code == 2
+    assert told in " ".join(failed.output.split())
+
+
+SMALL, LARGE = r"by \d\.\d%", r"by \d\d\d?\.\d%"
+SHOWN = {
+    Cause.STATE_WITHOUT_RESIDUAL: [f"Qwen3ForCausalLM: .* {SMALL}", f"Gemma3ForCausalLM: .* {LARGE}"],
+    Cause.ORDER_DECIDES: [r"ids \[1, 3, 4\]: .* \[2, 4, 5\]", r"ids \[3, 1, 4\]: .* \[1, 3, 4\]"],
+    Cause.TARGET_WINDOW_DIFFERS: [
+        f"window of 64, transformers: 64: .* {SMALL}",
+        f"window of 6, transformers: 6: .* {LARGE}",
+        f"window of 6, transformers: 7: .* {SMALL}",
+    ],
+    Cause.TARGET_ROPE_DIFFERS: [rf"base of 1e\+06: .* {SMALL}", f"base of 500: .* {LARGE}"],
+    Cause.DEFAULT_LAYERS_DIFFER: [r"\[2, 4, 5\]", r"\[3, 5, 6\]"],
+    Cause.TARGET_REFUSED: ["no attribute 'get_embed_and_head'"],
+}
+
+
+@pytest.mark.parametrize("cause", with_script())
+def test_script_shows_the_defect(cause: Cause, tmp_path: Path, sglang: Side) -> None:
+    told = run(cause, tmp_path, sglang)
+    for pattern in SHOWN[cause]:
+        assert re.search(pattern, told), (pattern, told[-3000:])
+
+
+def run(cause: Cause, folder: Path, sglang: Side) -> str:
+    file = folder / "reproduction.py"
+    file.write_text(script(cause))
+    exaone = cause in (Cause.TARGET_WINDOW_DIFFERS, Cause.TARGET_ROPE_DIFFERS)
+    done = subprocess.run(
+        [sglang.python, "-m", "contracts.probes.sglang_script", str(file)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        env={**os.environ, "ENGINE": json.dumps(CPU | (TRITON if exaone else {}))},
+    )
+    assert (done.returncode == 0) == (cause is not Cause.TARGET_REFUSED), done.stderr[-3000:]
+    return done.stdout + done.stderr
