@@ -140,6 +140,16 @@ class Captures:
         shift = rule.shift(ids, num_layers)
         return None if shift is None else tuple(sorted({item + shift for item in ids}))
 
+    def evidence(self, architectures: Sequence[str]) -> str:
+        """Where what is known of a target comes from."""
+        for name in architectures:
+            seen = self.seen.get(name)
+            if seen is not None and seen.states:
+                return f"{name} was run in sglang {self.release} beside transformers (contracts/releases/targets)"
+            if name in self.rules and self.rules[name].usual is not None:
+                return f"the setter of {name} in sglang {self.release} ({self.rules[name].setter})"
+        return f"nothing is recorded of {' / '.join(architectures) or 'a target without a class'}"
+
     def rule(self, architectures: Sequence[str]) -> Rule | None:
         """How the first of these classes numbers its layers of which anything is known."""
         known = (self.rules[name] for name in architectures if name in self.rules)

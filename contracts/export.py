@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from contracts import placing, refusals, tensor_copy
-from contracts.captures import Captures, NotCaptured
+from contracts import layer_ids, placing, refusals, tensor_copy
+from contracts.captures import NotCaptured
 from contracts.causes import Cause
 from contracts.checkpoint import Checkpoint, CheckpointError, read, read_json
 from contracts.conventions import DTYPES, LAYER_KEYS, NORM_FLAGS, STAMP, exported_name
@@ -292,9 +292,9 @@ def _layer_ids(
     classes = target.architectures if target else saved.verifier_architectures
     if target is None and not classes:
         return ids, []  # counted as Llama does
-    captures = Captures.for_release(dialect.release)
+    layers = target.num_hidden_layers if target else None
     try:
-        return captures.ids(classes, states, target.num_hidden_layers if target else None), []
+        return layer_ids.to_serve(dialect.release, classes, states, layers), []
     except NotCaptured as error:
         return refuse(error.cause, error.what)
 

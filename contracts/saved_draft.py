@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from contracts import tensor_copy
 from contracts.checkpoint import Checkpoint, CheckpointError
+from contracts.layer_ids import counts_states
 
 WEIGHT_DTYPES = ("F32", "BF16", "F16")
 MAP_DTYPES = {"d2t": ("I64", "I32"), "t2d": ("BOOL",)}
@@ -95,7 +96,7 @@ class SavedConfig(BaseModel):
     @property
     def records_states(self) -> bool:
         """Whether the release that saved it records the states that a draft was trained on: since 0.5."""
-        return Version(self.speculators_version) >= Version("0.5")
+        return counts_states(self.speculators_version)
 
     @property
     def window(self) -> int | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any
 
+from contracts import layer_ids
 from contracts.checkpoint import Tensor
 from contracts.conventions import LAYER_KEYS, NORM_FLAGS, exported_name
 from contracts.header.maps import Maps
@@ -83,9 +84,10 @@ class Draft:
     @property
     def states(self) -> tuple[int, ...] | None:
         """Hidden states that it was trained on, where config.json tells without doubt."""
-        if not self.needs_export or not _counts_states(self.origin.release):
+        if not self.needs_export:
             return None
-        return Settings(self.config.where, self.raw).ids(IDS) or None
+        written = Settings(self.config.where, self.raw).ids(IDS)
+        return layer_ids.as_trained(self.origin.writer, self.origin.release, written).states
 
     @property
     def ids(self) -> tuple[int, ...] | None:
@@ -208,9 +210,3 @@ def _both_spellings(config: dict[str, Any]) -> dict[str, Any]:
 def served_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The tensors of speculators under the names that its export gives them."""
     return {exported_name(name): tensor for name, tensor in tensors.items()}
-
-
-def _counts_states(release: str | None) -> bool:
-    """Whether a release of speculators writes hidden-state indices: since 0.5."""
-    found = re.match(r"(\d{1,4})\.(\d{1,4})(?!\d)", release or "")
-    return bool(found) and (int(found[1]), int(found[2])) >= (0, 5)  # type: ignore[index]

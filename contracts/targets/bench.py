@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from contracts.captures import Captures, NotCaptured
+from contracts import layer_ids
+from contracts.captures import NotCaptured
 from contracts.causes import Cause
 from contracts.facts import CaseResult, SideName
 from contracts.handoff import NotRun, ProbeFailed, observed
@@ -82,9 +83,9 @@ class Targets:
         return done.stand_ins if done else ()
 
     @property
-    def captures(self) -> Captures:
-        """How this release numbers the layers of its target classes, as far as that is recorded."""
-        return Captures.for_release(self._side("serving").version)
+    def release(self) -> str:
+        """Of the serving library."""
+        return self._side("serving").version
 
     def classes(self) -> Classes:
         """What the release says of target classes as a whole."""
@@ -116,7 +117,7 @@ class Targets:
         wanted = [situation.ids for situation in SITUATIONS]
         for states in TRAINED.values():
             try:
-                wanted.append(self.captures.ids((recipe.architecture,), states, LAYERS))
+                wanted.append(layer_ids.to_serve(self.release, (recipe.architecture,), states, LAYERS))
             except NotCaptured:
                 continue
         return list(dict.fromkeys(wanted))
@@ -211,7 +212,7 @@ class Target:
             NotCaptured: there are none.
 
         """
-        return self._targets.captures.ids((self.recipe.architecture,), states, LAYERS)
+        return layer_ids.to_serve(self._targets.release, (self.recipe.architecture,), states, LAYERS)
 
     def ever_delivered(self, states: tuple[int, ...]) -> Ids:
         """Ids with which the class was seen to deliver `states` all the same; empty if there are none."""
