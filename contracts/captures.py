@@ -145,7 +145,7 @@ class Captures:
         for name in architectures:
             seen = self.seen.get(name)
             if seen is not None and seen.states:
-                return f"{name} was run in sglang {self.release} beside transformers (contracts/releases/targets)"
+                return f"{name} was run beside transformers (contracts/releases/targets, {self.release})"
             if name in self.rules and self.rules[name].usual is not None:
                 return f"the setter of {name} in sglang {self.release} ({self.rules[name].setter})"
         return f"nothing is recorded of {' / '.join(architectures) or 'a target without a class'}"

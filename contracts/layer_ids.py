@@ -1,7 +1,7 @@
 """What the layer ids of a draft name: to the trainer that wrote them, and to the release that serves them.
 
-Everybody counts in hidden states here: 0 is the embeddings, i the output of decoder layer i - 1, before the final norm
-(as transformers numbers `hidden_states`). Export, the contracts and `contracts check` all ask this module.
+Everybody counts in hidden states here: 0 is the embeddings, i the output of decoder layer i - 1, before the
+final norm (as transformers numbers `hidden_states`). Export, contracts and `contracts check` all ask this module.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contracts.captures import Captures
 from contracts.header.origin import Writer
 
 OUTPUTS = {
-    Writer.SPECFORGE: "SpecForge: aux_hidden_states_layers [1, n//2 - 1, n - 4] of n layers, whose outputs it takes",
+    Writer.SPECFORGE: "SpecForge: takes the outputs of layers 1, n//2 - 1 and n - 4 of n, and calls them so",
     Writer.EAGLE: "EAGLE reference, modeling_llama_kv.py: outputs of layers 1, n//2 - 1 and n - 4 of n",
     Writer.ANGELSLIM: "AngelSlim: writes ids for sglang, which takes outputs of layers",
 }
@@ -42,7 +42,7 @@ class Meanings:
 
     @property
     def agree(self) -> bool | None:
-        """Whether the draft is served the states that it was trained on; None where one of them is not known."""
+        """Whether a draft is served the states that it was trained on; None where one is not known."""
         if self.trained.states is None or self.served.states is None:
             return None
         return self.trained.states == self.served.states
