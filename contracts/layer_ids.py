@@ -1,7 +1,7 @@
 """What the layer ids of a draft name: to the trainer that wrote them, and to the release that serves them.
 
 Everybody counts in hidden states here: 0 is the embeddings, i the output of decoder layer i - 1, before the
-final norm (as transformers numbers `hidden_states`). Export, contracts and `contracts check` all ask this module.
+final norm (as transformers numbers `hidden_states`). Export, contracts and `contracts check` all ask it.
 """
 
 from __future__ import annotations
