@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 from contracts import records
 from contracts.causes import Cause
 from contracts.targets import recorded
-from contracts.targets.recipes import TARGETS
+from contracts.targets.recipes import LAYERS, TARGETS
 from contracts.targets.recorded import Seen
 from contracts.targets.situations import OUTPUTS
 
@@ -81,10 +81,9 @@ class Captures:
         """What is recorded for sglang `serving`, or for the newest release before it."""
         release = records.baseline("sglang", serving)
         assert release is not None
-        ran = recorded.baseline(release)
-        if ran is None:
+        if release not in recorded.releases():
             return cls(release=release, rules=_rules(release))
-        return cls(release=release, rules=_rules(release) | _ran(release, ran), seen=_seen(ran))
+        return cls(release=release, rules=_rules(release) | _ran(release), seen=_seen(release))
 
     def ids(
         self, architectures: Sequence[str], states: Sequence[int], num_layers: int | None
@@ -113,9 +112,10 @@ class Captures:
         if max(states) == num_layers and not rule.delivers_last:
             cause = Cause.CAPTURE_UNKNOWN if rule.delivers_last is None else Cause.LAST_LAYER_NOT_CAPTURED
             raise NotCaptured(cause, f"the last hidden state of target {architectures[0]}")
-        for ids in _candidates(states):
+        for ids in candidates(states):
             shift = rule.shift(ids, num_layers)
-            if shift is not None and sorted(layer_id + shift for layer_id in ids) == sorted(states):
+            wanted = shift is not None and sorted(layer_id + shift for layer_id in ids) == sorted(states)
+            if wanted and not self._was_refused(architectures, ids):
                 return ids
         raise NotCaptured(
             Cause.WRONG_LAYERS, f"target {architectures[0]} delivers hidden states {list(states)} for no ids"
@@ -155,6 +155,11 @@ class Captures:
         known = (self.rules[name] for name in architectures if name in self.rules)
         return next((rule for rule in known if rule.usual is not None), None)
 
+    def _was_refused(self, architectures: Sequence[str], ids: tuple[int, ...]) -> bool:
+        """Whether a class was seen to end in an error for these very ids, and not for want of layers."""
+        seen = next((self.seen[name] for name in architectures if name in self.seen), None)
+        return seen is not None and max(ids) < LAYERS - 1 and recorded.spelled(ids) in seen.refused
+
     def _check_served(self, architectures: Sequence[str]) -> None:
         """Refuse a class that was seen to deliver what no draft is trained on, or not to be served."""
         for name in architectures:
@@ -190,15 +195,17 @@ def _seen(release: str) -> dict[str, Seen]:
 
 
 @cache
-def _ran(release: str, ran: str) -> dict[str, Rule]:
+def _ran(release: str) -> dict[str, Rule]:
     """The rules that the recorded runs show, for classes that the release has."""
-    setters, seen = _rules(release), recorded.shifts(ran)
+    setters, seen = _rules(release), recorded.shifts(release)
     by_setter = {setters[name].setter: shifts for name, shifts in seen.items() if name in setters}
     found = {}
     for name, rule in setters.items():  # a class that was not run itself does as one with the same setter
         shifts = seen.get(name) or by_setter.get(rule.setter)
         if shifts is not None:
-            found[name] = rule.model_copy(update={**vars(shifts), "unknown": None})
+            # the last layer's output is the matter of a class's own forward pass
+            own = {} if name in seen else {"delivers_last": None}
+            found[name] = rule.model_copy(update={**vars(shifts), **own, "unknown": None})
     return found
 
 
@@ -213,7 +220,7 @@ def _defaults(without_ids: tuple[int, ...] | str | None, num_layers: int) -> tup
     return tuple(state + shift for state in (2, num_layers // 2, num_layers - 3))
 
 
-def _candidates(states: Sequence[int]) -> Iterator[tuple[int, ...]]:
+def candidates(states: Sequence[int]) -> Iterator[tuple[int, ...]]:
     """Lists of ids that might deliver states: as outputs, as inputs, and with a 1 not in front.
 
     The order of ids says nothing in sglang, which captures ascending; but some setters look at the first.

@@ -254,6 +254,16 @@ class Cause(StrEnum):
         "This class of target takes ids for other layers when they come in another order.",
         "Write the ids as export does for this class, and keep their order.",
     )
+    IDS_REFUSED = (
+        "ids-refused",
+        "This class of target refuses such ids, so there is nothing to compare.",
+        "Nothing is amiss: a draft that needs them cannot be exported for it.",
+    )
+    NOTHING_REFUSED = (
+        "nothing-refused",
+        "Export knows ids for all hidden states that are asked for, so there is no refusal to look at.",
+        "Nothing is amiss.",
+    )
     EXPORT_REFUSES_NEEDLESSLY = (
         "export-refuses-needlessly",
         "There are ids with which this class of target delivers these states, and export does not know them.",

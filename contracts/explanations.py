@@ -746,6 +746,22 @@ EXPLANATIONS: Mapping[Cause, Explanation] = {
         confirm="Sort the ids, restart, and compare accept len."
         + _block("contracts reproduce layer-order-decides"),
     ),
+    Cause.IDS_REFUSED: Explanation(
+        why=(
+            "Most classes cannot deliver the output of their last layer, and some not the input of their first. "
+            "Whether verification delivers what the prefill does cannot be asked of them there."
+        ),
+        symptom="Loud: the server ends, or its first batch fails.",
+        confirm="Look the class up in docs/targets.md.",
+    ),
+    Cause.NOTHING_REFUSED: Explanation(
+        why=(
+            "The contract asks whether a refusal of export is right. Of this class, which delivers its last "
+            "layer's output, too, it refuses nothing."
+        ),
+        symptom="Nothing is amiss.",
+        confirm="Look the class up in docs/targets.md.",
+    ),
     Cause.EXPORT_REFUSES_NEEDLESSLY: Explanation(
         why=(
             "Export goes by what is recorded of the serving release, or of the newest recorded one before "

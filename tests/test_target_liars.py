@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,9 @@ def run(prefill: tuple[int, ...], verified: tuple[int, ...] | None = None, **cha
 
 
 CHANGING = run((2, 4, 5), (3, 5, 6))
-WRONG_LOGITS = run((2, 4, 5), logits_served=LOGITS[0])
+OTHERS: Array = LOGITS + 1
+VARIED = run((2, 4, 5), logits=OTHERS, logits_served=OTHERS[LENGTH - 1])
+WRONG_LOGITS = run((2, 4, 5), logits=OTHERS, logits_served=LOGITS[0])
 HONEST: Mapping[Ids, TargetRun] = {
     None: run((2, 4, 5)),
     OUTPUTS: run((2, 4, 5)),
@@ -85,7 +88,7 @@ class Fake(Target):
     recipe: Any = RECIPE
 
     def run(self, ids: Ids, variation: Variation | None = None) -> TargetRun:
-        return self.varied.get(variation.name, HONEST[None]) if variation else self.runs[ids]
+        return self.varied.get(variation.name, VARIED) if variation else self.runs[ids]
 
     def returned(self, name: str) -> tuple[str, ...]:
         return self.aux if name == "aux" else self.last
@@ -95,9 +98,8 @@ class Fake(Target):
             raise NotCaptured(Cause.LAST_LAYER_NOT_CAPTURED, "the last hidden state")
         return tuple(state - self.shift for state in states)
 
-    def ever_delivered(self, states: tuple[int, ...]) -> Ids:
-        found = (ids for ids, item in self.runs.items() if not item.refused and item.states == states)
-        return next(found, ())
+    def __post_init__(self) -> None:
+        self._targets: Any = SimpleNamespace(lists=lambda _: list(self.runs))
 
 
 class OneClass:
@@ -178,7 +180,7 @@ LIARS = (
     Liar("targets.returned_aux_states_are_those_captured", Cause.EXTRACTION_DIFFERS, {"aux": ("3, 5, 6",)}),
     Liar("targets.returned_last_state_is_normed", Cause.EXTRACTION_DIFFERS, {"last": (f"{LAYERS}",)}),
     Liar(
-        "targets.states_of_transformers_are_those_captured",
+        "targets.states_of_transformers_are_outputs_of_layers",
         Cause.EXTRACTION_DIFFERS,
         but(OUTPUTS, run((2, 4, 5), states_of_transformers=PLAIN)),
     ),
@@ -197,7 +199,7 @@ def broken(target: Fake, wrapped: Fake) -> dict[str, Cause]:
             except Broken as verdict:
                 failures.setdefault(contract, verdict.cause)
             except NotRun:
-                assert target.runs[OUTPUTS].refused or "trained" in arguments
+                assert target.runs[OUTPUTS].refused or {"trained", "situation"} & set(arguments)
     return failures
 
 
@@ -245,6 +247,22 @@ def test_class_that_computes_something_else_is_an_error_and_not_judged() -> None
     lying = fake(but(OUTPUTS, WRONG_LOGITS))
     with pytest.raises(ProbeFailed, match="computes something else here"):
         lying.trusted(None)
+
+
+def test_variation_that_changes_nothing_shows_nothing() -> None:
+    contract = all_contracts("targets")["targets.rope_base_is_read"]
+    with pytest.raises(ProbeFailed, match="changes nothing"):
+        contract(tiny_target=fake({"varied": {"rope_base": HONEST[None]}}), rope_base=ROPE_BASE)
+
+
+def test_class_without_a_recipe_is_named_as_not_run() -> None:
+    class Two(OneClass):
+        def classes(self) -> Classes:
+            return replace(super().classes(), setters={"NobodysForCausalLM": "nobodys.NobodysForCausalLM"})
+
+    with pytest.raises(NotRun, match="no recipe: NobodysForCausalLM") as raised:
+        all_contracts("targets")["targets.every_class_has_a_recipe"](targets=Two())
+    assert raised.value.cause is Cause.NO_RECIPE
 
 
 def test_missing_key_of_the_targets_config_is_named() -> None:

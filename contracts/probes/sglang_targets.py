@@ -12,6 +12,7 @@ import importlib.metadata
 import json
 import os
 import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
         return DraftFacts()
     os.environ.update(recipe["environment"])
     target_kernels.install()
-    folder = Path(case["folder"])
+    folder = Path(tempfile.mkdtemp())  # goes with the case
     target, drafted = folder / "target", folder / "draft"
     transformers_targets.make(recipe, target)
     found = transformers_targets.observe(recipe, folder / "reference", case["prompts"], case["tokens"])

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from contracts import layer_ids
-from contracts.captures import NotCaptured
+from contracts.captures import NotCaptured, candidates
 from contracts.causes import Cause
 from contracts.facts import CaseResult, SideName
 from contracts.handoff import NotRun, ProbeFailed, observed
@@ -105,6 +105,8 @@ class Targets:
     def _cases(self) -> Iterator[Case]:
         yield CLASSES
         for recipe in self._all:
+            if not recipe.steps:
+                continue
             for ids in self.lists(recipe):
                 yield self._case(recipe, ids)
             for variation in recipe.variations:
@@ -119,7 +121,7 @@ class Targets:
             try:
                 wanted.append(layer_ids.to_serve(self.release, (recipe.architecture,), states, LAYERS))
             except NotCaptured:
-                continue
+                wanted += candidates(states)
         return list(dict.fromkeys(wanted))
 
     def _case(self, recipe: TargetRecipe, ids: Ids, variation: Variation | None = None) -> dict[str, Any]:
@@ -139,7 +141,6 @@ class Targets:
     def _served(self, recipe: TargetRecipe) -> dict[str, Any]:
         return {
             "target_recipe": asdict(recipe),
-            "folder": "{folder}",
             "prompts": [list(prompt) for prompt in PROMPTS],
             "tokens": TOKENS,
             "device": self._options.device,
@@ -174,7 +175,7 @@ class Target:
         return TargetRun.read(self._targets.ran.folders[name] / "run.safetensors")
 
     def returned(self, name: str) -> tuple[str, ...]:
-        """Which hidden states the engine returned without a draft, as `TargetRun` tells them; one per prompt.
+        """Which hidden states the engine returned without a draft, or what it raised; one per prompt.
 
         Raises:
             NotRun: this release returns none of the kind.
@@ -183,7 +184,11 @@ class Target:
         case = f"target/{self.recipe.name}/returned/{name}"
         result = observed(self._targets.ran.results[case], "serving")
         for refusal in result.refusals:
-            raise NotRun(f"{refusal.error}: {refusal.message}", cause=Cause.NOT_RETURNED)
+            if refusal.error == "SystemExit":  # of the command line, which does not know the option
+                raise NotRun(f"the server says: {refusal.message}", cause=Cause.NOT_RETURNED)
+            if refusal.stage == NO_CLASS:
+                raise NotRun(refusal.message, cause=Cause.NO_SUCH_TARGET)
+            return (f"refused: {refusal.error}: {refusal.message}",)
         return read_returned(self._targets.ran.folders[case] / "run.safetensors")
 
     def trusted(self, ids: Ids) -> TargetRun:
@@ -199,9 +204,9 @@ class Target:
             raise NotRun(f"the engine does not serve this target: {usual.refused}")
         if not usual.computes_as_transformers:
             raise ProbeFailed(
-                f"{self.recipe.architecture} computes something else here than {self.recipe.judged_by} "
-                f"(logits "
-                f"differ by {usual.error:.1g} of the largest), so what it delivers cannot be judged"
+                f"{self.recipe.architecture} computes something else here than {self.recipe.judged_by}: "
+                f"logits are off by {usual.error:.1g} of the largest, and the text is "
+                f"{'the same' if usual.same_text else 'another'}; so what it delivers cannot be judged"
             )
         return usual if ids == OUTPUTS else self.run(ids)
 
@@ -213,6 +218,14 @@ class Target:
 
         """
         return layer_ids.to_serve(self._targets.release, (self.recipe.architecture,), states, LAYERS)
+
+    def can_be_told(self, states: tuple[int, ...]) -> bool:
+        """Whether export knows ids with which this class delivers `states`."""
+        try:
+            self.ids(states)
+        except NotCaptured:
+            return False
+        return True
 
     def ever_delivered(self, states: tuple[int, ...]) -> Ids:
         """Ids with which the class was seen to deliver `states` all the same; empty if there are none."""

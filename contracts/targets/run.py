@@ -56,7 +56,7 @@ class TargetRun:
     """A batch of prompts through one target with a draft that names some ids."""
 
     prompts: tuple[Prompt, ...] = ()
-    """None where the library refused."""
+    """Nothing where the library refused."""
     refused: str | None = None
     """What the library raised instead."""
 
@@ -78,8 +78,12 @@ class TargetRun:
     @property
     def computes_as_transformers(self) -> bool:
         """Whether the target's logits after each prompt, and the text it generates, are transformers'."""
-        alike = all(np.array_equal(item.text, item.served) for item in self.prompts)
-        return alike and self.error <= TOLERANCE
+        return self.same_text and self.error <= TOLERANCE
+
+    @property
+    def same_text(self) -> bool:
+        """Whether it generates what transformers generates."""
+        return all(np.array_equal(item.text, item.served) for item in self.prompts)
 
     @cached_property
     def by_step(self) -> dict[Step, tuple[tuple[Captured, ...], ...]]:

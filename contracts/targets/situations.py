@@ -33,6 +33,7 @@ SITUATIONS = (
     Situation(name="number_of_layers", about="the number of layers", ids=(2, 5, LAYERS)),
     Situation(name="four", about="four layers", ids=(1, 3, 4, 6)),
     Situation(name="unordered", about="not in order", ids=(3, 1, 4)),
+    Situation(name="embeddings", about="the layer before the first", ids=(-1, 2, 5)),
     Situation(name="repeated", about="one twice", ids=(2, 2, 5)),
     Situation(name="outside", about="more than the number of layers", ids=(2, 5, LAYERS + 1)),
 )
