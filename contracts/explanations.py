@@ -748,7 +748,7 @@ EXPLANATIONS: Mapping[Cause, Explanation] = {
     ),
     Cause.IDS_REFUSED: Explanation(
         why=(
-            "Most classes cannot deliver the output of their last layer, and some not the input of their first. "
+            "Most classes cannot deliver the output of their last layer, some not the input of their first. "
             "Whether verification delivers what the prefill does cannot be asked of them there."
         ),
         symptom="Loud: the server ends, or its first batch fails.",

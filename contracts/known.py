@@ -29,7 +29,10 @@ HINTS = {
     "cause": f"no such cause; there are: {', '.join(Cause)}",
 }
 """What to say of a field instead of what pydantic says."""
-_RECIPES = {recipe.name for recipe in RECIPES} | {recipe.name for recipe in TARGETS} | {"*"}
+_RECIPES = {recipe.name for recipe in RECIPES} | {"*"}
+_TARGETS = {recipe.name for recipe in TARGETS} | {"*"}
+_ABOUT_TARGETS = "targets."
+"""Beginning of the names of contracts that no trainer takes part in."""
 
 
 class KnownError(Exception):
@@ -139,9 +142,13 @@ def _entry(file: Path, number: int, item: Any) -> Entry:
         first = error.errors()[0]
         field = str(first["loc"][0]) if first["loc"] else "entry"
         raise KnownError(f"{where}: {field}: {HINTS.get(field, first['msg'])}") from None
+    about_targets = entry.contract.startswith(_ABOUT_TARGETS)
+    if not about_targets and not entry.training:
+        raise KnownError(f"{where}: training: Field required: a range of speculators releases")
+    names, what = (_TARGETS, "target") if about_targets else (_RECIPES, "recipe")
     for recipe in entry.recipes:
-        if recipe not in _RECIPES:
-            raise KnownError(f"{where}: no recipe {recipe!r}; there are: {', '.join(sorted(_RECIPES))}")
+        if recipe not in names:
+            raise KnownError(f"{where}: no {what} {recipe!r}; there are: {', '.join(sorted(names))}")
     if not _exists(entry.contract):
         raise KnownError(f"{where}: no contract {entry.contract!r}; write module.promise, as in reports")
     for library, specifier in (("speculators", entry.training), ("sglang", entry.serving)):
@@ -175,7 +182,11 @@ def _toml_types(item: Any) -> Any:
 
 def _check_unique(file: Path, entries: Sequence[tuple[int, Entry]]) -> None:
     for (first, one), (second, other) in combinations(entries, 2):
-        common = _RECIPES if "*" in (*one.recipes, *other.recipes) else {*one.recipes} & {*other.recipes}
+        common = (
+            (_RECIPES | _TARGETS)
+            if "*" in (*one.recipes, *other.recipes)
+            else {*one.recipes} & {*other.recipes}
+        )
         if one.contract == other.contract and common and _overlap(one, other):
             raise KnownError(
                 f"{file}: entry {second}: says again what entry {first} says ({other.contract}, "

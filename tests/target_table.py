@@ -1,8 +1,9 @@
 """What every release captures from every target class: recorded by running it, and shown in docs/targets.md.
 
-python -m tests.target_table                                   # writes docs/targets.md from the records
-python -m tests.target_table --record sglang==0.5.23           # runs a release first, and records what it
-does python -m tests.target_table --record 0.5.22 0.5.23 --targets core
+python -m tests.target_table                               # writes docs/targets.md from the records
+python -m tests.target_table --record 0.5.22 0.5.23        # runs releases first, and records what they do
+python -m tests.target_table --record 0.5.23 --targets llama,gpt_oss
+python -m tests.target_table --record 0.5.23 --only 2,4,5  # completes a record by a list of ids
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import argparse
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -20,9 +22,11 @@ from contracts.causes import Cause
 from contracts.environments import interpreter
 from contracts.group import Options
 from contracts.handoff import NotRun, ProbeFailed
+from contracts.kept import Case
+from contracts.placing import write_whole
 from contracts.sides import Side
 from contracts.targets import recorded
-from contracts.targets.bench import Target, Targets
+from contracts.targets.bench import CLASSES, Target, Targets
 from contracts.targets.recipes import TARGETS, TargetRecipe, selected
 from contracts.targets.recorded import Seen
 from contracts.targets.run import TargetRun
@@ -72,16 +76,36 @@ def _states(run: TargetRun) -> tuple[int | str, ...]:
     return tuple(int(item) if item.isdigit() else item for item in told)
 
 
-def record(words: str, targets: Sequence[TargetRecipe], cache: Path) -> None:
+class Few(Targets):
+    """Tiny targets with some lists of ids alone, by which records are completed."""
+
+    only: Sequence[Ids] = ()
+
+    def _cases(self) -> Iterator[Case]:
+        yield CLASSES
+        for recipe in self.recipes:
+            for ids in dict.fromkeys([OUTPUTS, *self.only]) if recipe.steps and self.only else ():
+                yield self._case(recipe, ids)
+
+
+def record(words: str, targets: Sequence[TargetRecipe], cache: Path, only: Sequence[Ids] | None) -> None:
+    """Run a release, and record what it does: all of it, or what `only` asks beside what is recorded."""
     release = words if words.startswith(("sglang", "/")) else f"sglang=={words}"
     side = Side.find(
         "serving", release if release.startswith("/") else interpreter("serving", release, cache)
     )
     begun = time.monotonic()
     options = Options(cache=cache, session="", case_timeout=60.0, progress=None)
-    bench = Targets(targets, lambda _: side, options)
-    found = {recipe.name: seen(bench.of(recipe)) for recipe in targets}
     before = dict(recorded.read(side.version)) if side.version in recorded.releases() else {}
+    if only is None:
+        bench = Targets(targets, lambda _: side, options)
+        found = {recipe.name: seen(bench.of(recipe)) for recipe in targets}
+    else:
+        bench = Few(targets, lambda _: side, options)
+        bench.only = only
+        found = {
+            it.name: _with(before[it.name], bench.of(it), only) for it in targets if before[it.name].states
+        }
     classes = bench.classes()
     told = {
         "setters": dict(classes.setters),
@@ -93,8 +117,20 @@ def record(words: str, targets: Sequence[TargetRecipe], cache: Path) -> None:
     print(f"sglang {side.version}: {len(found)} targets in {time.monotonic() - begun:.0f} s", flush=True)
 
 
+def _with(before: Seen, target: Target, only: Sequence[Ids]) -> Seen:
+    """A record with some more lists of ids."""
+    runs = {recorded.spelled(ids): target.run(ids) for ids in only}
+    states = {ids: _states(run) for ids, run in runs.items() if not run.refused}
+    refused = {ids: run.refused for ids, run in runs.items() if run.refused}
+    return replace(before, states={**before.states, **states}, refused={**before.refused, **refused})
+
+
+RULES = {(1, 1, 1): "+1", (0, 1, 0): "first"}
+"""Signs of what a class adds to ids: usually, where the first is 1, where a 1 is not the first."""
+
+
 def sign(seen: Seen | None) -> str:
-    """What a release captures from a class, in a word."""
+    """What a release captures from a class, in a few letters; the page has the legend."""
     if seen is None or seen.absent:
         return "-"
     if seen.unjudged:
@@ -102,16 +138,16 @@ def sign(seen: Seen | None) -> str:
     if not seen.states:
         return "no"
     usual = seen.states.get(recorded.spelled(OUTPUTS), ())
-    if any("without residual" in str(item) for item in usual):
-        return "bare"
     shifts = recorded.shifts_of(seen)
-    rule = {(1, 1, 1): "+1", (0, 1, 0): "first"}.get(
-        (shifts.usual, shifts.first_is_1, shifts.one_is_not_first)
-    )
-    told = [rule or f"{shifts.usual}/{shifts.first_is_1}/{shifts.one_is_not_first}"]
+    bare = any("without residual" in str(item) for item in usual)
+    rule = RULES.get((shifts.usual, shifts.first_is_1, shifts.one_is_not_first))
+    told = ["bare" if bare else rule or f"{shifts.usual}/{shifts.first_is_1}/{shifts.one_is_not_first}"]
     told += ["last"] if shifts.delivers_last else []
     if isinstance(shifts.without_ids, tuple) and shifts.without_ids != TRAINED["usual"]:
-        told.append("d" + "".join(f"{state - usual:+d}" for state, usual in [(shifts.without_ids[0], 2)]))
+        told.append(f"d{shifts.without_ids[0] - TRAINED['usual'][0]:+d}")
+    told += ["d!"] if recorded.spelled(None) in seen.refused else []
+    told += ["first!"] if recorded.spelled(BY_NAME["first_layer"].ids) in seen.refused else []
+    told += ["logits"] if seen.differs else []
     return " ".join(told)
 
 
@@ -121,7 +157,7 @@ def page() -> str:
     newest = recorded.said(releases[0])
     known_classes = {recipe.architecture for recipe in TARGETS}
     others: dict[str, list[str]] = {}
-    for name, setter in newest.get("setters", {}).items():
+    for name, setter in newest["setters"].items():
         if name not in known_classes:
             others.setdefault(setter, []).append(name)
     environment = Environment(
@@ -137,7 +173,7 @@ def page() -> str:
         unjudged=[row for recipe in TARGETS for row in _unjudged(recipe, releases)],
         watched=[(name, [_capability(name, release) for release in releases]) for name in recorded.WATCHED],
         others=sorted(others.items()),
-        quantizations=newest.get("quantizations", ()),
+        quantizations=newest["quantizations"],
     )
 
 
@@ -168,21 +204,26 @@ def _unjudged(recipe: TargetRecipe, releases: Sequence[str]) -> Iterator[tuple[s
 
 def _capability(name: str, release: str) -> str:
     said = recorded.said(release)
-    return "set" if name in said.get("setters", ()) else "no" if name in said.get("without", ()) else "-"
+    return "set" if name in said["setters"] else "no" if name in said["without"] else "-"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--record", nargs="+", default=[], metavar="RELEASE")
     parser.add_argument("--targets", default="all")
+    parser.add_argument("--only", nargs="*", metavar="IDS", help="complete records by these lists, as 2,4,5")
     parser.add_argument("--cache", type=Path)
     asked = parser.parse_args()
+    only = None if asked.only is None else [tuple(map(int, ids.split(","))) for ids in asked.only]
+    failed = False
     for words in asked.record:
         try:
-            record(words, selected(asked.targets), cache_folder(asked.cache))
+            record(words, selected(asked.targets), cache_folder(asked.cache), only)
         except Exception as error:  # the others are recorded all the same
+            failed = True
             print(f"{words}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-    PAGE.write_text(page())
+    write_whole(PAGE, page())
+    sys.exit(failed)
 
 
 if __name__ == "__main__":

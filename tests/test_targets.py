@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from contracts import records
+from contracts import known, records
 from contracts.captures import Captures, NotCaptured
 from contracts.causes import Cause
 from contracts.group import Options
+from contracts.probes.stream import NOT_HERE, ONLY_HERE
 from contracts.recipes import RECIPES
 from contracts.sides import Side
 from contracts.targets import recorded
@@ -115,6 +116,40 @@ def test_setters_alone_say_what_was_seen_to_run(release: str) -> None:
         if isinstance(ran.without_ids, tuple):
             assert tuple(rule["without_ids"]) == ran.without_ids, recipe.name
     assert compared >= 8
+
+
+RECORDED_AS = {
+    "targets.target_is_served_with_a_draft": lambda seen: not seen.states,
+    "targets.states_without_ids_are_those_of_training": lambda seen: seen.of(None) != TRAINED["usual"],
+    "targets.order_of_ids_says_nothing": lambda seen: seen.of(BY_NAME["unordered"].ids) != seen.of(OUTPUTS),
+    "targets.window_is_counted_as_by_transformers": lambda seen: "short_window" in seen.differs,
+    "targets.rope_base_is_read": lambda seen: "rope_base" in seen.differs,
+}
+"""What a record shows where a contract does not hold."""
+
+
+@pytest.mark.parametrize("contract", RECORDED_AS)
+def test_known_defects_are_those_that_the_records_show(contract: str) -> None:
+    """Neither more nor less, in every release in which the class was judged."""
+    entries = known.load()
+    for release in recorded.releases():
+        for recipe in TARGETS:
+            seen = recorded.read(release)[recipe.name]
+            if seen.absent or seen.unjudged:
+                continue
+            served = contract.endswith("served_with_a_draft") or bool(seen.states)
+            broken = served and RECORDED_AS[contract](seen)
+            entry = entries.find(contract, recipe.name, None, release)
+            assert (entry is not None) == broken, (release, recipe.name)
+
+
+def test_no_record_takes_a_stand_in_for_the_library() -> None:
+    """What the machine or a stand-in cannot do says nothing of a release."""
+    for release in recorded.releases():
+        for name, seen in recorded.read(release).items():
+            for told in seen.refused.values():
+                assert not ONLY_HERE.search(told.partition(": ")[2]), (release, name, told)
+                assert not NOT_HERE.search(told), (release, name, told)
 
 
 def test_page_is_up_to_date() -> None:

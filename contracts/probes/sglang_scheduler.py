@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import inspect
+import random
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -62,10 +63,15 @@ def start(command_line: list[str], given: Sequence[str] = ()) -> Any:
 
 
 def _free_port() -> int:
-    """A port that the system gives out; of those that sglang tries, two cases might take the same."""
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        return int(bound.getsockname()[1])
+    """A port that nobody listens on, below those that systems give out to whoever connects.
+
+    Of those that sglang tries, two cases at a time might take the same.
+    """
+    while True:
+        port = random.randrange(12_000, 32_000)
+        with socket.socket() as probing:
+            if probing.connect_ex(("127.0.0.1", port)):
+                return port
 
 
 def submit(

@@ -29,11 +29,8 @@ from contracts.probes import (
 )
 from contracts.probes import sglang_meta as meta
 from contracts.probes.kernels import target_kernels
-from contracts.probes.stream import OutOfReach, Refusals
+from contracts.probes.stream import ONLY_HERE, OutOfReach, Refusals
 from contracts.targets import draft
-
-ONLY_HERE = re.compile("^Not implemented$|'ReferenceBackend' object")
-"""What the library's path for a CPU says of what it lacks, or a stand-in of what it does not know."""
 
 
 def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
@@ -75,7 +72,7 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
             found |= _extract(case, target)
     for refusal in refusals.items:
         if ONLY_HERE.search(refusal.message):
-            raise OutOfReach(f"sglang's path for a CPU raises {refusal.error}: {refusal.message}")
+            raise OutOfReach(f"not to be told from a defect here: {refusal.error}: {refusal.message}")
     save_file(found, case["run"])
     return DraftFacts()
 

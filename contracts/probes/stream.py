@@ -87,11 +87,16 @@ _OURS = (OutOfReach, ImportError, MemoryError, RecursionError)
 """Never a verdict of the library, wherever they are raised."""
 
 
-_NOT_HERE = re.compile(
+NOT_HERE = re.compile(
     r"meta tensors?\b|register_meta|Could not run '|NVIDIA driver|CUDA (error|driver|out of memory)|CUDA GPUs"
     r"|allocate memory|active driver|requires CUDA support|\bgloo[:/]|\[Gloo\]|EADDRINUSE"
 )
 """What torch and its kin say about what this machine or this device cannot do, as RuntimeError or OSError."""
+ONLY_HERE = re.compile(
+    "^Not implemented$|'ReferenceBackend' object|'dict' object has no attribute 'model_type'"
+)
+"""What the library's path for a CPU says of what it lacks, a stand-in of what it does not know, and sglang
+0.5.18 to 0.5.22 of the config that transformers 5.12 writes for MiniMax-M3."""
 _CODE_OF_A_CHECKPOINT = "dynamic_module_utils.py"
 """Module of transformers that fetches the code of a checkpoint, and refuses what it would import."""
 _NOT_COMPILED = "Torch not compiled with CUDA"
@@ -110,7 +115,7 @@ def _raised_by_probe(error: BaseException) -> bool:
         return False  # the library asks for what a checkpoint's own code would import
     if isinstance(error, _OURS) or _NOT_COMPILED in str(error):
         return True
-    if isinstance(error, (RuntimeError, OSError)) and _NOT_HERE.search(str(error)):
+    if isinstance(error, (RuntimeError, OSError)) and NOT_HERE.search(str(error)):
         return True
     if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
         return True  # without a number it is a library's own message, not the system's

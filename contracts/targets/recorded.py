@@ -128,7 +128,7 @@ WATCHED = (
 def said(release: str) -> Mapping[str, Any]:
     """What a release says of target classes: `setters`, `without` (of those watched) and `quantizations`."""
     data = json.loads((FOLDER / f"{release}.json").read_text(encoding="utf-8"))
-    found: dict[str, Any] = data.get("classes", {})
+    found: dict[str, Any] = data["classes"]
     return found
 
 
