@@ -211,6 +211,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def _chosen_targets(config: pytest.Config) -> tuple[TargetRecipe, ...]:
+    """What `--targets` names, which has been checked unless no contract was asked for."""
     from contracts.targets.recipes import selected
 
     try:

@@ -462,6 +462,22 @@ for trial in range(24):
     batch.extend_seq_lens, batch.spec_info = None, Given(accept_length=new - 1)
     close(Backend(runner).run(q.flatten(1), k, v, layer, batch), theirs)
 
+    # Sinks; a rotated part that comes apart; and keys and values of a whole prompt that are not kept.
+    batch.extend_seq_lens, sinks = new, torch.randn(heads)
+    reference.extend_attention_cpu(q, k, v, theirs, pool.k, pool.v, 1.0, 1.0, table, rows, length, new, start,
+                                   9, 0.3, 0.0, False, window + 1, None, sinks, None, True)
+    close(Backend(runner).run(q.flatten(1), k, v, layer, batch, sinks=sinks), theirs)
+    apart = [item[..., place] for item in (q, k) for place in (slice(10), slice(10, None))]
+    close(Backend(runner).run(apart[0], apart[2], v, layer, batch, sinks=sinks, q_rope=apart[1],
+                              k_rope=apart[3]), theirs)
+    whole = Given(forward_mode=a_mode("extend"), req_pool_indices=rows, seq_lens=new, out_cache_loc=places,
+                  extend_seq_lens=new)
+    reference.extend_attention_cpu(q, k, v, theirs, pool.k, pool.v, 1.0, 1.0, table, rows, new, new, start,
+                                   9, 0.3, 0.0, False, window + 1, None, None, None, True)
+    kept = pool.k.clone()
+    close(Backend(runner).run(q.flatten(1), k, v, layer, whole, save_kv_cache=False), theirs)
+    assert torch.equal(pool.k, kept)
+
     # A tree to be verified: the length does not count its nodes; the mask may or may not cover the prefix.
     if window < 0:
         new = torch.full((requests,), size)

@@ -7,6 +7,7 @@ import pytest
 from contracts import known
 from contracts.known import KnownError
 from contracts.recipes import RECIPES
+from contracts.targets.recipes import TARGETS
 from contracts.verdict import Cause
 from tests.runner import all_contracts
 
@@ -109,7 +110,7 @@ def test_missing_file(tmp_path: Path) -> None:
 
 
 def test_what_ships_names_contracts_recipes_and_causes_that_exist() -> None:
-    names = {recipe.name for recipe in RECIPES} | {"*"}
+    names = {"*", *(recipe.name for recipe in RECIPES), *(target.name for target in TARGETS)}
     entries = known.load().entries
     assert entries
     for entry in entries:

@@ -111,7 +111,7 @@ def run(cause: Cause, folder: Path, sglang: Side) -> str:
         text=True,
         check=False,
         timeout=300,
-        env={**os.environ, "ENGINE": json.dumps(CPU | (TRITON if exaone else {}))},
+        env={**os.environ, "TMPDIR": str(folder), "ENGINE": json.dumps(CPU | (TRITON if exaone else {}))},
     )
     assert (done.returncode == 0) == (cause is not Cause.TARGET_REFUSED), done.stderr[-3000:]
     return done.stdout + done.stderr

@@ -122,12 +122,17 @@ def _absent(architecture: str) -> str | None:
     return f"{release} has no class {architecture}"
 
 
-def _serve(case: dict[str, Any], target: Path, drafted: Path) -> dict[str, torch.Tensor]:
+def _start(case: dict[str, Any], target: Path, drafted: Path | None) -> Any:
     further = ["--dtype", "float32", *sglang_scheduler.arguments(case["device"]), *sglang_engine.EIGHT]
     if not sglang_release.has("cpu-drafting"):
         further.append("--disable-hybrid-swa-memory")  # the stand-in for attention knows one cache alone
-    line = meta.command_line(str(target), str(drafted), [*further, *case["server_args"]])
-    scheduler = sglang_scheduler.start(line, case["server_args"])
+    told = [*further, *case["server_args"]]
+    line = meta.command_line(str(target), str(drafted) if drafted else None, told)
+    return sglang_scheduler.start(line, case["server_args"])
+
+
+def _serve(case: dict[str, Any], target: Path, drafted: Path) -> dict[str, torch.Tensor]:
+    scheduler = _start(case, target, drafted)
     requests = sglang_scheduler.submit(scheduler, case["prompts"], case["tokens"])
     watch = sglang_engine.Watch(scheduler)
     logits = _watch_logits(scheduler)
@@ -146,9 +151,7 @@ def _serve(case: dict[str, Any], target: Path, drafted: Path) -> dict[str, torch
 
 
 def _extract(case: dict[str, Any], target: Path) -> dict[str, torch.Tensor]:
-    further = ["--dtype", "float32", *sglang_scheduler.arguments(case["device"]), *sglang_engine.EIGHT]
-    line = meta.command_line(str(target), None, [*further, *case["server_args"]])
-    scheduler = sglang_scheduler.start(line, case["server_args"])
+    scheduler = _start(case, target, None)
     requests = sglang_scheduler.submit(scheduler, case["prompts"], case["tokens"], states=True)
     for _ in sglang_scheduler.batches(scheduler, requests):
         pass

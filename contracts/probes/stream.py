@@ -163,6 +163,16 @@ def _answers(
 ) -> Iterator[CaseResult]:
     """What became of each case, as they end; up to `jobs` of them run at a time."""
     waiting, running = list(reversed(cases)), dict[int, _Fork]()
+    try:
+        yield from _as_they_end(probe, waiting, running, timeout, jobs)
+    finally:
+        for fork in running.values():  # of whom nobody will hear
+            fork.end()
+
+
+def _as_they_end(
+    probe: Probe, waiting: list[dict[str, Any]], running: dict[int, _Fork], timeout: float, jobs: int
+) -> Iterator[CaseResult]:
     while waiting or running:
         while waiting and len(running) < jobs:
             fork = _Fork(probe, waiting.pop(), timeout)

@@ -22,13 +22,22 @@ ENGINE = dict(skip_tokenizer_init=True, dtype="bfloat16", mem_fraction_static=0.
 ENGINE |= json.loads(os.environ.get("ENGINE", "{}"))  # whatever your machine needs, as JSON
 
 
+FOLDERS = []
+
+
+def temporary_folder():
+    """A folder that goes with this process."""
+    FOLDERS.append(tempfile.TemporaryDirectory())
+    return FOLDERS[-1].name
+
+
 def save(model_class, config, **further):
     """A tiny random target in a temporary folder, and what transformers computes with it over PROMPT."""
     torch.manual_seed(0)
     model = model_class(config).to(torch.bfloat16).eval()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, 1.0 if parameter.dim() == 1 else 0.0, 0.1)
-    folder = tempfile.mkdtemp()
+    folder = temporary_folder()
     model.save_pretrained(folder)
     with open(f"{folder}/config.json") as file:
         written = json.load(file)

@@ -7,7 +7,7 @@ def main():
     config = transformers.Qwen2MoeConfig(**SIZES, **experts, shared_expert_intermediate_size=64)
     folder, _ = save(transformers.Qwen2MoeForCausalLM, config)
 
-    draft, width = tempfile.mkdtemp(), SIZES["hidden_size"]
+    draft, width = temporary_folder(), SIZES["hidden_size"]
     names = {
         "fc": (width, 3 * width),
         "midlayer.self_attn.q_proj": (width, 2 * width),

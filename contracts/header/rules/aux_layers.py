@@ -167,6 +167,7 @@ def states_of(offer: Offer, ids: Sequence[int]) -> tuple[int, ...]:
 
 
 def _rule(offer: Offer) -> Rule | None:
+    """How the target's class numbers its layers, of which contracts.layer_ids makes states."""
     if offer.target is None:
         return None
     return Captures.for_release(offer.reading.release).rule(offer.target.architectures)

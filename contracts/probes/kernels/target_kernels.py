@@ -1,7 +1,7 @@
 """Plain torch for the kernels of single target classes that have no path for a CPU.
 
 Each takes the place of a function that a class calls for a GPU, with its signature and effects; the rest of
-the class is sglang's. tests/test_target_kernels.py compares each with an independent reference.
+the class is sglang's. tests/test_kernels.py compares each with an independent reference.
 """
 
 from __future__ import annotations
@@ -107,9 +107,13 @@ def by_slot(native: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
 
 def in_place(get_rope: Callable[..., Any]) -> Callable[..., Any]:
     """Rotary embeddings that turn queries and keys where they are, as the kernels for a GPU do (llama4)."""
+    turning: list[Any] = []
 
     def made(*arguments: Any, **named: Any) -> Any:
         rotary = get_rope(*arguments, **named)
+        if rotary in turning:  # the library hands out one for all layers
+            return rotary
+        turning.append(rotary)
         forward = rotary.forward
 
         def rotate(positions: torch.Tensor, query: torch.Tensor, key: torch.Tensor, *more: Any) -> Any:
@@ -180,6 +184,7 @@ def install() -> tuple[str, ...]:
     runner, experts = _module(RUNNER), _module(LOADER)
     if hasattr(runner, ALIGN):
         setattr(runner, ALIGN, if_it_can(getattr(runner, ALIGN)))
+        told.append(f"{ALIGN}, where it can")
     if hasattr(experts, NARROW):
         setattr(experts, NARROW, loud(getattr(experts, NARROW)))
     for name in EXPERTS:
