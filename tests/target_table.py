@@ -84,7 +84,7 @@ class Few(Targets):
     def _cases(self) -> Iterator[Case]:
         yield CLASSES
         for recipe in self.recipes:
-            for ids in dict.fromkeys([OUTPUTS, *self.only]) if recipe.steps and self.only else ():
+            for ids in dict.fromkeys([OUTPUTS, *self.only]) if recipe.on_cpu and self.only else ():
                 yield self._case(recipe, ids)
 
 
@@ -115,6 +115,32 @@ def record(words: str, targets: Sequence[TargetRecipe], cache: Path, only: Seque
     recorded.write(side.version, side.identity.packages, before | found, told)
     recorded.read.cache_clear()
     print(f"sglang {side.version}: {len(found)} targets in {time.monotonic() - begun:.0f} s", flush=True)
+
+
+def record_needs(words: str, targets: Sequence[TargetRecipe], cache: Path) -> None:
+    """Serve each class once without each key that its recipe adds, and record which ones are missed."""
+    side = Side.find("serving", words if words.startswith("/") else interpreter("serving", words, cache))
+    lacking = {
+        (recipe.name, key): replace(
+            recipe,
+            name=f"{recipe.name}-without-{key}",
+            further={name: value for name, value in recipe.further.items() if name != key},
+        )
+        for recipe in targets
+        for key in recipe.further
+        if recipe.on_cpu
+    }
+    options = Options(cache=cache, session="", case_timeout=60.0, progress=None)
+    bench = Few(list(lacking.values()), lambda _: side, options)
+    bench.only = [OUTPUTS]
+    found = dict(recorded.read(side.version))
+    for (name, key), recipe in lacking.items():
+        run = bench.of(recipe).run(OUTPUTS)
+        if (run.refused or not run.computes_as_transformers) and key not in found[name].needs:
+            found[name] = replace(found[name], needs=(*found[name].needs, key))
+            print(f"{name}: {key}: {run.refused or 'computes something else'}", flush=True)
+    recorded.write(side.version, side.identity.packages, found, recorded.said(side.version))
+    recorded.read.cache_clear()
 
 
 def _with(before: Seen, target: Target, only: Sequence[Ids]) -> Seen:
@@ -180,7 +206,7 @@ def page() -> str:
 def _class(recipe: TargetRecipe, newest: str) -> tuple[TargetRecipe, str, list[str]]:
     """A class, the keys that its config needs, and the states that were seen for some lists of ids."""
     seen = recorded.read(newest).get(recipe.name, Seen())
-    keys = ", ".join(f"`{key}`" for key in recipe.further if not key.startswith("vision_config"))
+    keys = ", ".join(f"`{key}`" for key in seen.needs)
     shown = ("no_ids", "inputs", "outputs", "unordered", "last_layer")
     return recipe, keys, [_told(seen, BY_NAME[name].ids) for name in shown]
 
@@ -211,6 +237,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--record", nargs="+", default=[], metavar="RELEASE")
     parser.add_argument("--targets", default="all")
+    parser.add_argument(
+        "--needs", metavar="RELEASE", help="record which keys of config.json each class misses"
+    )
     parser.add_argument("--only", nargs="*", metavar="IDS", help="complete records by these lists, as 2,4,5")
     parser.add_argument("--cache", type=Path)
     asked = parser.parse_args()
@@ -222,6 +251,8 @@ def main() -> None:
         except Exception as error:  # the others are recorded all the same
             failed = True
             print(f"{words}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+    if asked.needs:
+        record_needs(asked.needs, selected(asked.targets), cache_folder(asked.cache))
     write_whole(PAGE, page())
     sys.exit(failed)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from contracts.targets.missing import missing_key
 from contracts.targets.recipes import LAYERS, ROPE_BASE, SHORT_WINDOW, TARGETS, selected
 from contracts.targets.situations import BY_NAME, OUTPUTS, SITUATIONS, TRAINED
 from tests.bench import Bench
-from tests.target_table import PAGE, page
+from tests.target_table import PAGE, Few, page
 
 if TYPE_CHECKING:
     from contracts.targets.recipes import TargetRecipe
@@ -66,7 +67,7 @@ def test_recipe_is_plain_data_and_whole(recipe: TargetRecipe) -> None:
     assert text["num_hidden_layers"] in (LAYERS, 2 * LAYERS)  # longcat counts each half of a layer
     json.dumps([dict(recipe.settings), dict(recipe.further)])
     assert recipe.wraps is None or recipe.wraps in {item.name for item in TARGETS}
-    assert recipe.steps or recipe.note
+    assert recipe.on_cpu or recipe.note
     for varied in recipe.variations:
         assert recipe.varied(varied) != recipe
 
@@ -228,6 +229,21 @@ def test_setter_that_is_off_by_one_is_seen_in_the_real_engine(
     run = Targets(selected("llama"), lambda _: sglang, options).of(selected("llama")[0]).trusted(OUTPUTS)
     assert run.states == (3, 5, 6)
     assert BY_NAME["outputs"].ids == (1, 3, 4)
+
+
+def test_key_that_the_targets_config_lacks_is_named_by_the_real_engine(tmp_path: Path, sglang: Side) -> None:
+    """One class that lacks its key, beside one that does not."""
+    whole = {recipe.name: recipe for recipe in TARGETS}
+    lacking = [
+        replace(whole[name], further={key: it for key, it in whole[name].further.items() if key != lacks})
+        for name, lacks in (("deepseek_v3", "moe_layer_freq"), ("minimax_m2", "scoring_func"))
+    ]
+    options = Options(cache=tmp_path / "cache", session="", case_timeout=60.0, progress=None)
+    bench = Few([*lacking, whole["llama"]], lambda _: sglang, options)
+    bench.only = [OUTPUTS]
+    told = [bench.of(recipe).run(OUTPUTS).refused for recipe in bench.recipes]
+    assert [missing_key(refused or "") for refused in told] == ["moe_layer_freq", "scoring_func", None]
+    assert told[-1] is None
 
 
 def test_every_situation_differs() -> None:

@@ -59,7 +59,8 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
         refusals.items.append(Refusal(stage="class", error="LookupError", message=absent))
         return DraftFacts()
     os.environ.update(recipe["environment"])
-    target_kernels.install()
+    if case["device"] == "cpu":
+        target_kernels.install()
     folder = Path(tempfile.mkdtemp())  # goes with the case
     target, drafted = folder / "target", folder / "draft"
     transformers_targets.make(recipe, target)

@@ -96,6 +96,10 @@ class Targets:
         """One of them."""
         return Target(recipe, self)
 
+    def runs_here(self, recipe: TargetRecipe) -> bool:
+        """Whether there are kernels for a class: a GPU has all."""
+        return recipe.on_cpu or self._options.device != "cpu"
+
     def wrapped_by(self, recipe: TargetRecipe) -> Target:
         """The text model inside a multimodal one, served alone."""
         return self.of(next(item for item in self._all if item.name == recipe.wraps))
@@ -105,7 +109,7 @@ class Targets:
     def _cases(self) -> Iterator[Case]:
         yield CLASSES
         for recipe in self._all:
-            if not recipe.steps:
+            if not self.runs_here(recipe):
                 continue
             for ids in self.lists(recipe):
                 yield self._case(recipe, ids)
@@ -164,7 +168,7 @@ class Target:
             ProbeFailed: the suite or the machine failed.
 
         """
-        if not self.recipe.steps:
+        if not self._targets.runs_here(self.recipe):
             raise NotRun(f"{self.recipe.name}: {self.recipe.note}", cause=Cause.NO_KERNELS)
         name = case_name(self.recipe, ids, variation)
         result = observed(self._targets.ran.results[name], "serving")

@@ -69,8 +69,8 @@ class TargetRecipe:
     """Name of the recipe of the text model inside, if this is a multimodal wrapper."""
     core: bool = False
     """Whether `--targets core`, the default, judges it."""
-    steps: tuple[str, ...] = ("prefill", "verification")
-    """What of the engine runs on a CPU; nothing where kernels are missing, which `note` tells."""
+    on_cpu: bool = True
+    """Whether it runs on a CPU; where kernels are missing `note` tells which."""
     server_args: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables that sglang reads."""
@@ -605,7 +605,7 @@ TARGETS: tuple[TargetRecipe, ...] = (
             "mlp_only_layers": [],
         },
         further={"full_attention_interval": 4, "partial_rotary_factor": 0.5},
-        steps=(),
+        on_cpu=False,
         note="its linear attention has no kernel for a CPU and no stand-in here",
     ),
     TargetRecipe(
@@ -619,7 +619,7 @@ TARGETS: tuple[TargetRecipe, ...] = (
             **_rope(partial_rotary_factor=0.5, mrope_section=[2, 1, 1], mrope_interleaved=True),
         },
         further={"full_attention_interval": 4, "partial_rotary_factor": 0.5},
-        steps=(),
+        on_cpu=False,
         note="its linear attention has no kernel for a CPU and no stand-in here",
     ),
     TargetRecipe(

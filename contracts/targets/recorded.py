@@ -37,6 +37,9 @@ class Seen:
     """Why the release cannot capture from the class at all."""
     unjudged: str | None = None
     """Why nothing of it could be judged on the machine that recorded it."""
+    needs: tuple[str, ...] = ()
+    """Keys of config.json that transformers does not write, and without which the class is not served, or
+    computes something else."""
     differs: tuple[str, ...] = ()
     """Variations with which the class computes something else than transformers."""
 
@@ -83,6 +86,7 @@ def _seen(data: Mapping[str, Any]) -> Seen:
         refused=data.get(REFUSED, {}),
         absent=data.get(ABSENT),
         unjudged=data.get(UNJUDGED),
+        needs=tuple(data.get("needs", ())),
         differs=tuple(data.get("differs", ())),
     )
 
