@@ -252,7 +252,7 @@ class Cause(StrEnum):
     ORDER_DECIDES = (
         "layer-order-decides",
         "This class of target takes ids for other layers when they come in another order.",
-        "Write the ids as export does for this class, and keep their order.",
+        "Let export write the ids for the target (contracts export --target), and keep the order it wrote.",
     )
     IDS_REFUSED = (
         "ids-refused",
@@ -439,7 +439,7 @@ class Cause(StrEnum):
     STATE_WITHOUT_RESIDUAL = (
         "state-without-residual",
         "What is captured lacks the residual: it is the last MLP's output alone.",
-        "A defect of the target class; serve with a release whose capture adds the residual.",
+        "A defect of the target class; docs/targets.md shows the releases in which its capture is right.",
     )
     TOKENS_NOT_SHIFTED = (
         "tokens-not-shifted",

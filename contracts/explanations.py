@@ -736,15 +736,14 @@ EXPLANATIONS: Mapping[Cause, Explanation] = {
     ),
     Cause.ORDER_DECIDES: Explanation(
         why=(
-            "sglang's DeepSeek and GLM-4-MoE-lite classes add one to every id if the first of the list is "
-            "1, and "
-            "nothing otherwise. So [1, 3, 4] names outputs of layers and [3, 1, 4] their inputs. Export "
-            "uses that "
-            "where it has to, and writes lists with a 1 that is not in front."
+            "Since 0.5.13 sglang's DeepSeek, Kimi K2.5 and GLM-4-MoE-lite classes add one to every id if the "
+            "first of the list is 1, and nothing otherwise; states are handed over ascending in either "
+            "case. So "
+            "[1, 3, 4] delivers hidden states 2, 4, 5, and [3, 1, 4] delivers 1, 3, 4. Export uses that: for "
+            "states 1, 4, 7 it writes [4, 1, 7]."
         ),
         symptom="Silent: acceptance drops, because every tap is one layer early.",
-        confirm="Sort the ids, restart, and compare accept len."
-        + _block("contracts reproduce layer-order-decides"),
+        confirm="See what is delivered for either order:" + _block("contracts reproduce layer-order-decides"),
     ),
     Cause.IDS_REFUSED: Explanation(
         why=(
@@ -1211,15 +1210,17 @@ EXPLANATIONS: Mapping[Cause, Explanation] = {
     Cause.STATE_WITHOUT_RESIDUAL: Explanation(
         why=(
             "Many target classes of sglang carry the residual apart from the hidden state, and a capture "
-            "has to add the two. That of Gemma 3 in 0.5.22 and 0.5.23 appends the hidden state alone, "
-            "which is what the last MLP put out. Depth header and export know these classes; depths "
-            "forward and engine know the state by its values."
+            "has to add the two. That of Gemma 3 appends the hidden state alone since 0.5.17, which is what "
+            "the last part of the layer put out; up to 0.5.16 it is right. Depth header and export know "
+            "these classes by having run them; depths forward and engine know the state by its values."
         ),
         symptom="Silent: few draft tokens are accepted.",
         confirm=(
             "Look at what the target's class appends when it captures: hidden_states alone, in a class "
             "that also has a residual, is this defect."
             + _source("aux_hidden_states.append", "models/gemma3_causal.py")
+            + "\n\nA script that shows it:"
+            + _block("contracts reproduce state-without-residual")
         ),
     ),
     Cause.TOKENS_NOT_SHIFTED: Explanation(

@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from contracts.facts import SideName
 
 
+SCRIPT = "contracts reproduce "
+"""Beginning of a reproduction that needs the serving library alone, which is better than a contract's own."""
+
+
 class Unusable(Exception):
     """An option or file that the user gave cannot be used; one line."""
 
@@ -289,6 +293,8 @@ def _verdict(
         facts |= {"cause": str(error.cause), "expected": error.expected, "seen": error.seen, "fix": error.fix}
         if entry and entry.cause == error.cause:
             recorded = {"reason": entry.reason, "upstream": str(entry.upstream)}
+            if entry.reproduce and entry.reproduce.startswith(SCRIPT):
+                recorded["reproduce"] = entry.reproduce
             return Verdict(**facts | recorded | {"outcome": Outcome.KNOWN})
         changed = error.cause is Cause.SURFACE_CHANGED
         if entry:

@@ -56,6 +56,7 @@ def reproduce(code: Code = None) -> None:
         fail(
             f"{cause}: nothing of this kind is recorded, so there is nothing to reproduce; there is: {names}"
         )
+    typer.echo(f"{cause} has no script of its own; it is shown by:", err=True)
     typer.echo("\n".join(shown))
 
 

@@ -9,6 +9,7 @@ python -m tests.target_table --record 0.5.23 --only 2,4,5  # completes a record 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -53,7 +54,7 @@ def seen(target: Target) -> Seen:
         absent = reason.cause is Cause.NO_SUCH_TARGET
         return Seen(absent=str(reason)) if absent else Seen(unjudged=str(reason))
     except ProbeFailed as error:
-        return Seen(unjudged=" ".join(str(error).partition("\n")[0].split())[:300])
+        return Seen(unjudged=_PROBE.sub("", " ".join(str(error).partition("\n")[0].split()))[:300])
     return Seen(
         states={ids: _states(run) for ids, run in runs.items() if not run.refused},
         refused={ids: run.refused for ids, run in runs.items() if run.refused},
@@ -151,6 +152,7 @@ def _with(before: Seen, target: Target, only: Sequence[Ids]) -> Seen:
     return replace(before, states={**before.states, **states}, refused={**before.refused, **refused})
 
 
+_PROBE = re.compile(r"^the serving probe failed on \S+: (OutOfReach in \S+ )?")
 RULES = {(1, 1, 1): "+1", (0, 1, 0): "first"}
 """Signs of what a class adds to ids: usually, where the first is 1, where a 1 is not the first."""
 
@@ -191,9 +193,7 @@ def page() -> str:
     )
     return environment.get_template(TEMPLATE.name).render(
         releases=releases,
-        rows=[
-            (it.architecture, [sign(recorded.read(name).get(it.name)) for name in releases]) for it in TARGETS
-        ],
+        rows=[(it, [sign(recorded.read(name).get(it.name)) for name in releases]) for it in TARGETS],
         classes=[_class(recipe, releases[0]) for recipe in TARGETS],
         defects=[entry for entry in known.load().entries if entry.contract.startswith("targets.")],
         unjudged=[row for recipe in TARGETS for row in _unjudged(recipe, releases)],

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
+import contracts
 from contracts import records
+from contracts.export import export_draft
 from contracts.header.origin import Writer
 from contracts.layer_ids import Meaning, as_served, as_trained, counts_states, meanings, to_serve
 
@@ -93,3 +98,17 @@ def test_both_sides_are_told_together() -> None:
     unknown = meanings(Writer.UNKNOWN, None, ids, serving="0.5.23", classes=LLAMA, num_layers=8)
     assert unknown.agree is None
     assert isinstance(unknown.trained, Meaning)
+
+
+@pytest.mark.parametrize("architecture", ["KimiK25ForConditionalGeneration", "LlamaForCausalLM"])
+def test_check_accepts_what_export_writes_for_a_class_whose_order_decides(
+    architecture: str, tmp_path: Path
+) -> None:
+    fixtures = Path(contracts.__file__).parent / "fixtures"
+    config = json.loads((fixtures / "target" / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "architectures": [architecture]}))
+    planned = export_draft(fixtures / "canary", tmp_path / "out", serving="0.5.23", target=tmp_path)
+    written = planned.config["eagle_config"]["eagle_aux_hidden_state_layer_ids"]
+    assert written == ([4, 1, 7] if architecture.startswith("Kimi") else [0, 3, 6])
+    report = contracts.check(tmp_path / "out", target=tmp_path, serving="sglang==0.5.23")
+    assert not [item for item in report.findings if item.cause == "layer-order"]

@@ -48,12 +48,17 @@ def test_core_is_what_people_serve_most() -> None:
     assert selected("all") == TARGETS
     assert selected("none") == ()
     assert [recipe.name for recipe in selected("llama, gpt_oss,llama")] == ["llama", "gpt_oss"]
+    assert [recipe.name for recipe in selected("Gemma3ForCausalLM")] == ["gemma3"]
+    with pytest.raises(KeyError, match="no target ''"):
+        selected("")
 
 
 def test_unknown_target_is_one_line(bench: Bench) -> None:
     found = bench.run("--targets=lama", target="contracts.test_targets", k="")
     assert found.ret == 4
-    found.stderr.fnmatch_lines(["ERROR: --targets: no target 'lama'; there are: core, all, none, llama, *"])
+    found.stderr.fnmatch_lines(
+        [["ERROR: --targets: no target 'lama'; do you mean llama, mllama4? (there are core, *"]]
+    )
 
 
 def test_no_target_means_no_contract_about_any(bench: Bench) -> None:

@@ -6,13 +6,32 @@ reproductions of contracts/reproductions, which are written for a GPU, are tried
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from pathlib import Path
 
 from contracts.probes import sglang as probe
 from contracts.probes.kernels import target_kernels
 
+ENGINE = {
+    "device": "cpu",
+    "attention_backend": "triton",
+    "prefill_attention_backend": "intel_amx",
+    "decode_attention_backend": "intel_amx",
+    "max_total_tokens": 2048,
+    "page_size": 1,
+    "disable_overlap_schedule": True,
+    "disable_radix_cache": True,
+    "chunked_prefill_size": -1,
+    "sampling_backend": "pytorch",
+    "grammar_backend": "none",
+    "log_level": "error",
+}
+"""What the engine of a reproduction is told on a CPU, unless variable ENGINE says otherwise."""
+
 if __name__ in ("__main__", "__mp_main__"):
+    os.environ.setdefault("ENGINE", json.dumps(ENGINE))
     probe.setup()
     target_kernels.install()
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ Which classes a release has is asked of the release; a class without a recipe he
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -639,7 +640,7 @@ TARGETS: tuple[TargetRecipe, ...] = (
 
 
 def selected(words: str) -> tuple[TargetRecipe, ...]:
-    """Those that are meant by `core`, `all`, `none`, or names between commas.
+    """Those that are meant by `core`, `all`, `none`, or names between commas, of recipes or of classes.
 
     Raises:
         KeyError: there is none of some name; the message lists those there are.
@@ -647,9 +648,14 @@ def selected(words: str) -> tuple[TargetRecipe, ...]:
     """
     if words in ("all", "none", "core"):
         return tuple(recipe for recipe in TARGETS if words == "all" or (words == "core" and recipe.core))
-    known = {recipe.name: recipe for recipe in TARGETS}
-    names = [name.strip() for name in words.split(",") if name.strip()]
+    known = {recipe.architecture: recipe for recipe in TARGETS} | {recipe.name: recipe for recipe in TARGETS}
+    names = [name.strip() for name in words.split(",")]
     for name in names:
         if name not in known:
-            raise KeyError(f"no target {name!r}; there are: core, all, none, {', '.join(known)}")
-    return tuple(known[name] for name in dict.fromkeys(names))
+            near = difflib.get_close_matches(name, known, n=3)
+            told = f"; do you mean {', '.join(near)}?" if near else ""
+            short = ", ".join(recipe.name for recipe in TARGETS)
+            raise KeyError(
+                f"no target {name!r}{told} (there are core, all, none, {short}, and their classes)"
+            )
+    return tuple({known[name].name: known[name] for name in names}.values())

@@ -117,7 +117,7 @@ def ids_ascend(offer: Offer) -> Iterator[Finding]:
     ids = offer.draft.ids or ()
     spelled = offer.reading["ids.descending"]
     ascending = spelled.states == tuple(sorted(spelled.states))
-    if list(ids) != sorted(ids) and ascending:
+    if list(ids) != sorted(ids) and ascending and not _order_is_meant(offer, ids):
         yield Finding(
             cause=Cause.LAYER_ORDER,
             damage=Damage.LOSES,
@@ -126,6 +126,14 @@ def ids_ascend(offer: Offer) -> Iterator[Finding]:
             seen=str(list(ids)),
             consequence="fc reads the states in another order than trained",
         )
+
+
+def _order_is_meant(offer: Offer, ids: Sequence[int]) -> bool:
+    """Whether export wrote the list so, for a class that takes sorted ids for other layers."""
+    rule = _rule(offer)
+    if rule is None or offer.draft.origin.writer is not Writer.EXPORTED:
+        return False
+    return rule.shift(ids) != rule.shift(sorted(ids))
 
 
 @rule(Cause.LAYER_OUT_OF_RANGE, needs_target=True, about="eagle3")
