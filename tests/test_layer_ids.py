@@ -101,9 +101,7 @@ def test_both_sides_are_told_together() -> None:
 
 
 @pytest.mark.parametrize("architecture", ["KimiK25ForConditionalGeneration", "LlamaForCausalLM"])
-def test_check_accepts_what_export_writes_for_a_class_whose_order_decides(
-    architecture: str, tmp_path: Path
-) -> None:
+def test_check_takes_the_order_that_export_writes(architecture: str, tmp_path: Path) -> None:
     fixtures = Path(contracts.__file__).parent / "fixtures"
     config = json.loads((fixtures / "target" / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**config, "architectures": [architecture]}))

@@ -57,7 +57,7 @@ def test_unknown_target_is_one_line(bench: Bench) -> None:
     found = bench.run("--targets=lama", target="contracts.test_targets", k="")
     assert found.ret == 4
     found.stderr.fnmatch_lines(
-        [["ERROR: --targets: no target 'lama'; do you mean llama, mllama4? (there are core, *"]]
+        ["ERROR: --targets: no target 'lama'; do you mean llama, mllama4? (there are core, *"]
     )
 
 
