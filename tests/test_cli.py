@@ -89,7 +89,7 @@ def test_sound_export_says_that_all_was_expressed(draft: Path, tmp_path: Path) -
         ({}, {"architectures": ["Gemma3ForCausalLM"]}, "state-without-residual"),
         ({}, {"architectures": ["NobodysForCausalLM"]}, "capture-unknown"),
         ({}, {"num_hidden_layers": 5}, "layer-out-of-range"),
-        ({}, {"num_hidden_layers": 6}, "capture-unknown"),
+        ({}, {"num_hidden_layers": 6}, "last-layer-not-captured"),
         (
             {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}},
             {},
