@@ -62,7 +62,8 @@ class NotCaptured(Exception):
         super().__init__(f"{what} ({cause})")
 
 
-DEFAULTS_OF_EIGHT = (2, 4, 5)
+USUAL = recorded.spelled(OUTPUTS)
+"""The list of ids that says in which form a class delivers states."""
 _RULES = TypeAdapter(dict[str, Rule])
 
 
@@ -164,9 +165,7 @@ class Captures:
         """Refuse a class that was seen to deliver what no draft is trained on, or not to be served."""
         for name in architectures:
             seen = self.seen.get(name)
-            if seen is None or seen.unjudged:
-                continue
-            if seen.absent:
+            if seen is None or seen.unjudged or seen.absent:
                 continue
             if not seen.states:
                 raise NotCaptured(Cause.TARGET_REFUSED, f"target {name}: {next(iter(seen.refused.values()))}")
@@ -178,9 +177,6 @@ class Captures:
                     f"target {name} was seen to deliver hidden state {odd}",
                 )
             return
-
-
-USUAL = recorded.spelled(OUTPUTS)
 
 
 @cache
@@ -209,15 +205,24 @@ def _ran(release: str) -> dict[str, Rule]:
     return found
 
 
+def default_states(layers: int) -> tuple[int, int, int]:
+    """Hidden states that most target classes deliver where no ids are given, and that EAGLE-3 trains on.
+
+    Source: eagle/model/modeling_llama_kv.py of the EAGLE reference; the recorded setters say the same.
+    """
+    return 2, layers // 2, layers - 3
+
+
 def _defaults(without_ids: tuple[int, ...] | str | None, num_layers: int) -> tuple[int, ...] | None:
     """Defaults of a target of `num_layers`, told from those of one of eight layers."""
     if not isinstance(without_ids, tuple):
         return None
-    late = {state - usual for state, usual in zip(without_ids, DEFAULTS_OF_EIGHT, strict=False)}
-    if len(without_ids) != len(DEFAULTS_OF_EIGHT) or len(late) != 1:
+    of_eight = default_states(LAYERS)
+    late = {state - usual for state, usual in zip(without_ids, of_eight, strict=False)}
+    if len(without_ids) != len(of_eight) or len(late) != 1:
         return None
     shift = late.pop()
-    return tuple(state + shift for state in (2, num_layers // 2, num_layers - 3))
+    return tuple(state + shift for state in default_states(num_layers))
 
 
 def candidates(states: Sequence[int]) -> Iterator[tuple[int, ...]]:

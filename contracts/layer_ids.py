@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from contracts.captures import Captures
+from contracts.captures import Captures, default_states
 from contracts.header.origin import Writer
 
 OUTPUTS = {
@@ -87,7 +87,7 @@ def as_trained(
         return Meaning(states=tuple(ids) if ids else None, evidence=told)
     if not ids:
         if trainer in (Writer.SPECFORGE, Writer.EAGLE) and num_layers is not None:
-            return Meaning(states=(2, num_layers // 2, num_layers - 3), evidence=OUTPUTS[trainer])
+            return Meaning(states=default_states(num_layers), evidence=OUTPUTS[trainer])
         return Meaning(states=None, evidence=f"{trainer}: writes no ids that are known to mean anything")
     if trainer in OUTPUTS:
         return Meaning(states=tuple(item + 1 for item in ids), evidence=OUTPUTS[trainer])

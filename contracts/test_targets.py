@@ -40,10 +40,8 @@ def test_states_without_ids_are_those_of_training(tiny_target: Target) -> None:
     """A draft that names no layers is given the hidden states that trainers use by default."""
     run = tiny_target.trusted(BY_NAME["no_ids"].ids)
     usual = TRAINED["usual"]
-    if not run.refused and run.states not in (
-        usual,
-        None,
-    ):  # in another form, or not alike in all steps: below
+    # None: in another form, or not alike in all steps, which is told apart below.
+    if not run.refused and run.states not in (usual, None):
         raise Broken(Cause.DEFAULT_LAYERS_DIFFER, expected=f"hidden states {usual}", seen=run)
     _check_delivered(tiny_target, None, usual)
 

@@ -19,6 +19,7 @@ from contracts.handoff import NotRun, ProbeFailed, observed
 from contracts.kept import Case
 from contracts.sides import Side, SideRun
 from contracts.targets.recipes import HIDDEN, LAYERS, TARGETS, VOCAB, TargetRecipe, Variation
+from contracts.targets.recorded import spelled
 from contracts.targets.run import TargetRun, read_returned
 from contracts.targets.situations import EXTRACTIONS, OUTPUTS, PROMPTS, SITUATIONS, TOKENS, TRAINED, Ids
 
@@ -242,5 +243,4 @@ class Target:
 
 def case_name(recipe: TargetRecipe, ids: Ids, variation: Variation | None = None) -> str:
     """Name of the case in which a target is served with a draft that names `ids`."""
-    told = "none" if ids is None else ",".join(map(str, ids))
-    return "/".join(["target", recipe.name, *([variation.name] if variation else []), told])
+    return "/".join(["target", recipe.name, *([variation.name] if variation else []), spelled(ids)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from contracts.captures import Captures, Rule
+from contracts.captures import Captures, Rule, default_states
 from contracts.causes import Cause
 from contracts.header.draft import IDS
 from contracts.header.findings import Damage, Finding
@@ -43,14 +43,6 @@ def ids_stand_where_they_are_read(offer: Offer) -> Iterator[Finding]:
 def _defaults(offer: Offer) -> str:
     layers = offer.target.num_hidden_layers if offer.target else None
     return f": hidden states {list(default_states(layers))} of {layers} layers" if layers else ""
-
-
-def default_states(layers: int) -> tuple[int, int, int]:
-    """Hidden states that most target classes deliver where no ids are given, and that EAGLE-3 trains on.
-
-    Source: eagle/model/modeling_llama_kv.py of the EAGLE reference; the recorded setters say the same.
-    """
-    return 2, layers // 2, layers - 3
 
 
 @rule(Cause.IDS_GUESSED, about="eagle3")
