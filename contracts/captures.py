@@ -143,18 +143,41 @@ class Captures:
 
     def evidence(self, architectures: Sequence[str]) -> str:
         """Where what is known of a target comes from."""
-        for name in architectures:
-            seen = self.seen.get(name)
-            if seen is not None and seen.states:
-                return f"{name} was run beside transformers (contracts/releases/targets, {self.release})"
-            if name in self.rules and self.rules[name].usual is not None:
-                return f"the setter of {name} in sglang {self.release} ({self.rules[name].setter})"
-        return f"nothing is recorded of {' / '.join(architectures) or 'a target without a class'}"
+        name = self._known(architectures)
+        if name is None:
+            return f"nothing is recorded of {' / '.join(architectures) or 'a target without a class'}"
+        ran = f"was run beside transformers (contracts/releases/targets, {self.release})"
+        kin = self.inherits_from(architectures)
+        if kin is not None:
+            return f"{name} was never run; it inherits its setter from {kin}, which {ran}"
+        if self.was_run(architectures):
+            return f"{name} {ran}"
+        return (
+            f"{name} was never run; its setter in sglang {self.release} says so ({self.rules[name].setter})"
+        )
+
+    def was_run(self, architectures: Sequence[str]) -> bool:
+        """Whether how a target numbers its layers was seen by running its class."""
+        name = self._known(architectures)
+        return name is not None and name in self.seen and bool(self.seen[name].states)
+
+    def inherits_from(self, architectures: Sequence[str]) -> str | None:
+        """The class that was run in place of a target's, which has the same setter and was not."""
+        name = self._known(architectures)
+        if name is None or self.was_run(architectures):
+            return None
+        kin = (other for other, seen in self.seen.items() if seen.states and other in self.rules)
+        return next((other for other in kin if self.rules[other].setter == self.rules[name].setter), None)
 
     def rule(self, architectures: Sequence[str]) -> Rule | None:
         """How the first of these classes numbers its layers of which anything is known."""
-        known = (self.rules[name] for name in architectures if name in self.rules)
-        return next((rule for rule in known if rule.usual is not None), None)
+        name = self._known(architectures)
+        return None if name is None else self.rules[name]
+
+    def _known(self, architectures: Sequence[str]) -> str | None:
+        """The first of these classes whose numbering is known."""
+        known = (name for name in architectures if name in self.rules)
+        return next((name for name in known if self.rules[name].usual is not None), None)
 
     def _was_refused(self, architectures: Sequence[str], ids: tuple[int, ...]) -> bool:
         """Whether a class was seen to end in an error for these very ids, and not for want of layers."""

@@ -236,8 +236,8 @@ class Cause(StrEnum):
     )
     NO_KERNELS = (
         "kernels-missing-here",
-        "This class of target needs compiled kernels that have no build and no stand-in for a CPU.",
-        "Judge it on a GPU: --device cuda.",
+        "Such a target needs kernels or devices that this machine does not have and nothing stands in for.",
+        "Ask a server that runs it: contracts acceptance --url URL.",
     )
     LAST_LAYER_NOT_CAPTURED = (
         "last-layer-not-captured",

@@ -699,13 +699,13 @@ EXPLANATIONS: Mapping[Cause, Explanation] = {
     ),
     Cause.NO_KERNELS: Explanation(
         why=(
-            "Linear attention and the like are compiled for GPUs; sglang's path for a CPU needs AMX "
-            "kernels that "
-            "PyPI does not have, and no stand-in has been written."
+            "Quantised weights are multiplied by kernels that are compiled for one kind of GPU, and ranks "
+            "split what one process cannot show. The class itself is judged in float32, where it has a "
+            "recipe: its capture is the same Python."
         ),
         symptom="Nothing is known to be amiss.",
-        confirm="Judge it on a machine with a GPU."
-        + _block("pytest --pyargs contracts -m contracts -k targets --device cuda"),
+        confirm="Serve the target as it is published, and ask the server whether the draft is accepted."
+        + _block("contracts acceptance --url http://127.0.0.1:30000 --expect 2.5"),
     ),
     Cause.LAST_LAYER_NOT_CAPTURED: Explanation(
         why=(

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from contracts.captures import Captures
 from contracts.causes import Cause
 from contracts.export import DERIVED, Plan
 from contracts.refusals import Refusal
@@ -58,6 +59,9 @@ def _converted(planned: Plan) -> Iterator[tuple[str, str]]:
         classes = planned.target_classes
         for_whom = f"for {classes[0]}" if classes else "for a target that numbers its layers as Llama does"
         yield "converted", f"layer ids {states} -> {ids} ({for_whom})"
+        if classes:
+            captures = Captures.for_release(planned.dialect.release)
+            yield ("known by" if captures.rule(classes) else "not known"), captures.evidence(classes)
 
 
 def _set(planned: Plan) -> Iterator[tuple[str, str]]:

@@ -31,6 +31,7 @@ COLOURS = {
     Outcome.ERROR: "purple",
     Outcome.NOT_RUN: "blue",
 }
+WORST_FIRST = (Outcome.BROKEN, Outcome.CHANGED, Outcome.FIXED, Outcome.ERROR, Outcome.KNOWN)
 _NAMES = [*(recipe.name for recipe in RECIPES), "release", *(target.name for target in TARGETS)]
 _PLACES = {name: place for place, name in enumerate(_NAMES)}
 _ABOUT = {setting.name: setting.about for setting in SETTINGS}
@@ -127,7 +128,7 @@ def write_summary(reporter: Any, judge: Judge) -> None:
     reporter.write_line("")
     about_targets = [verdict for verdict in verdicts if verdict.contract.startswith("targets.")]
     _write_matrix(reporter, [verdict for verdict in verdicts if verdict not in about_targets])
-    _write_matrix(reporter, about_targets)
+    _write_matrix(reporter, about_targets, told=True)
     _write_accept_lengths(reporter, verdicts)
     _write_details(reporter, verdicts)
     counts = Counter(verdict.outcome for verdict in verdicts)
@@ -138,13 +139,18 @@ def write_summary(reporter: Any, judge: Judge) -> None:
     reporter.write_line(", ".join(told) or "no contract was judged")
 
 
-def _write_matrix(reporter: Any, verdicts: Sequence[Verdict]) -> None:
-    """Contracts by recipe, one letter a cell; contracts about one side have a line per side."""
+def _write_matrix(reporter: Any, verdicts: Sequence[Verdict], *, told: bool = False) -> None:
+    """Contracts by recipe, one letter a cell; contracts about one side have a line per side.
+
+    Above it the recipes, and what came of each in a few words if it is to be `told`.
+    """
     recipes = sorted({v.recipe for v in verdicts} - {""}, key=_recipe_order)
     if not recipes:
         return
+    wide = max(map(len, recipes))
     for number, recipe in enumerate(recipes, start=1):
-        reporter.write_line(f"  {number:>2} {recipe}")
+        words = in_short([v for v in verdicts if v.recipe == recipe]) if told else ""
+        reporter.write_line(f"  {number:>2} {recipe:<{wide}}  {words}".rstrip())
     rows: dict[str, dict[str, Outcome]] = {}
     for verdict in verdicts:
         side = verdict.case.partition("/")[0] if "/" in verdict.case else ""
@@ -165,6 +171,16 @@ def _write_matrix(reporter: Any, verdicts: Sequence[Verdict]) -> None:
     legend = "  ".join(f"{LETTERS[outcome]} {outcome}" for outcome in Outcome)
     reporter.write_line(f"  {legend}")
     reporter.write_line("")
+
+
+def in_short(verdicts: Sequence[Verdict]) -> str:
+    """What came of a recipe: its worst outcome, with the causes; `holds` where all that was judged does."""
+    for outcome in WORST_FIRST:
+        found = [verdict for verdict in verdicts if verdict.outcome is outcome]
+        causes = dict.fromkeys(str(verdict.cause) for verdict in found if verdict.cause)
+        if found:
+            return f"{outcome} {', '.join(causes)}".rstrip()
+    return str(Outcome.HOLDS if any(it.outcome is Outcome.HOLDS for it in verdicts) else Outcome.NOT_RUN)
 
 
 def _write_accept_lengths(reporter: Any, verdicts: Sequence[Verdict]) -> None:
@@ -189,8 +205,8 @@ def _write_accept_lengths(reporter: Any, verdicts: Sequence[Verdict]) -> None:
 
 def _write_details(reporter: Any, verdicts: Sequence[Verdict]) -> None:
     """Cause and fix of everything that does not hold, equal ones together; worst first."""
-    order = [Outcome.BROKEN, Outcome.CHANGED, Outcome.FIXED, Outcome.ERROR, Outcome.NOT_RUN, Outcome.KNOWN]
-    for outcome in order:
+    *worst, known = WORST_FIRST
+    for outcome in [*worst, Outcome.NOT_RUN, known]:
         groups: dict[tuple[Any, ...], list[Verdict]] = {}
         for verdict in verdicts:
             if verdict.outcome == outcome:
@@ -201,7 +217,9 @@ def _write_details(reporter: Any, verdicts: Sequence[Verdict]) -> None:
 
 def _alike(verdict: Verdict) -> tuple[str | None, ...]:
     """What verdicts that are told together have in common."""
-    if verdict.outcome in (Outcome.KNOWN, Outcome.NOT_RUN):
+    if verdict.outcome == Outcome.NOT_RUN:
+        return (verdict.cause or verdict.reason,)
+    if verdict.outcome == Outcome.KNOWN:
         return verdict.cause, verdict.reason
     if verdict.outcome == Outcome.ERROR:
         return (_PROBE_FAILED.sub("", verdict.reason or ""),)  # the same failure, met by every recipe
@@ -222,7 +240,7 @@ def _write_group(reporter: Any, outcome: Outcome, group: Sequence[Verdict]) -> N
         ("expected", first.expected),
         ("seen", first.seen),
         ("fix", first.fix),
-        ("why", first.reason),
+        ("why", "\n".join(dict.fromkeys(v.reason for v in group if v.reason))),
         ("upstream", first.upstream),
         ("reproduce", first.reproduce if outcome is not Outcome.NOT_RUN else None),
     ]

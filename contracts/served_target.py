@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -42,6 +42,9 @@ class ServedTarget(BaseModel):
     """Whether config.json says so itself."""
     rope_theta: float | None = None
     """Base of its rotary embedding, where one holds for all layers."""
+    keys: frozenset[str] = frozenset()
+    """Keys of config.json that are not null: as they stand, those of nested configs dotted, and those of the
+    language model without the dot as well."""
 
     @classmethod
     def read(cls, folder: Path) -> ServedTarget:
@@ -72,6 +75,7 @@ class ServedTarget(BaseModel):
         merged["states_dtype"] = bool(merged.get("dtype") or merged.get("torch_dtype") or _is_mxfp4(merged))
         merged["dtype"] = _dtype(merged)
         merged["rope_theta"] = _rope_theta(merged)
+        merged["keys"] = frozenset({*_keys(config), *_keys(inner)})
         try:
             return cls.model_validate(merged)
         except ValidationError as error:
@@ -87,6 +91,15 @@ def _language_model(config: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(inner, dict):
             return {**inner, **_language_model(inner)}
     return {}
+
+
+def _keys(config: Mapping[str, Any]) -> Iterator[str]:
+    """Keys of a config and of those nested in it that are not null."""
+    for key, value in config.items():
+        if value is not None:
+            yield key
+        if isinstance(value, dict):
+            yield from (f"{key}.{name}" for name, inner in value.items() if inner is not None)
 
 
 def _is_mxfp4(config: Mapping[str, Any]) -> bool:

@@ -5,6 +5,8 @@ Each is run by an interpreter that has sglang, and prints "alike".
 
 from __future__ import annotations
 
+from tests import linear_attention_references
+
 _STAND_INS = """
 import torch
 from contracts.probes.kernels import sgl_kernel, torchvision_ops
@@ -531,4 +533,5 @@ REFERENCES = {
     "tree_attention": _INTERPRETED + _STAND_INS + _TREE_ATTENTION,
     "latent_attention": _STAND_INS + _LATENT,
     "targets": _INTERPRETED + _STAND_INS + _TARGETS,
+    "linear_attention": _INTERPRETED + _STAND_INS + linear_attention_references.PROGRAM,
 }

@@ -10,6 +10,8 @@ from contracts import blank
 from contracts.blank import Blank
 from contracts.header.draft import canonical
 from contracts.spellings import NEST
+from contracts.targets import recorded
+from contracts.targets.recipes import TARGETS
 from tests.good_drafts import IDS, Good
 from tests.memory import Memory
 
@@ -97,6 +99,18 @@ class Patient:
         self.need(found)
         assert found is not None
         return list(found)
+
+    def target_of(self, architecture: str) -> None:
+        """Name the target's class, and give its config the keys that the class asks for."""
+        self.target["architectures"] = [architecture]
+        newest = recorded.releases()[-1]
+        recipe = next(recipe for recipe in TARGETS if recipe.architecture == architecture)
+        for key in recorded.read(newest)[recipe.name].needs:
+            *path, last = key.split(".")
+            place = self.target
+            for part in path:
+                place = place.setdefault(part, {})
+            place[last] = 1
 
     def set_ids(self, ids: list[int]) -> None:
         (self.config if self.is_nested else self.nest)[IDS] = ids

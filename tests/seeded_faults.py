@@ -716,7 +716,28 @@ def target_without_shared_embedding(it: Patient) -> None:
 def target_with_other_defaults(it: Patient) -> None:
     """There are no ids, and the target's class captures others than usual."""
     it.need(not it.is_nested and not it.config.get(NEST, {}).get(IDS))
-    it.target["architectures"] = ["MiniMaxM3SparseForConditionalGeneration"]
+    it.target_of("MiniMaxM3SparseForConditionalGeneration")
+
+
+@fault(Cause.TARGET_CONFIG_INCOMPLETE, touches="target_class")
+def target_that_lacks_what_its_class_asks_for(it: Patient) -> None:
+    """The target's config.json is as transformers saves it, and its class asks for more."""
+    it.target_of("MiniMaxM2ForCausalLM")
+    del it.target["rotary_dim"]
+
+
+@fault(Cause.TARGET_CONFIG_INCOMPLETE, touches="target_class class ids")
+def target_that_lacks_what_its_class_goes_by(it: Patient) -> None:
+    """The target's config.json lacks a key without which its class computes something else."""
+    it.need(not it.is_nested and it.ids == [1, 3, 4] and "k_proj" not in it.tensors)
+    it.target_of("LongcatFlashForCausalLM")
+    del it.target["rope_scaling"]
+
+
+@fault(Cause.NO_RECIPE, touches="target_class")
+def target_of_a_class_that_nobody_ran(it: Patient) -> None:
+    """The target's class inherits its capture from one that was run."""
+    it.target["architectures"] = ["TeleFLMForCausalLM"]
 
 
 @fault(Cause.STATE_WITHOUT_RESIDUAL, touches="target_class")
@@ -835,7 +856,7 @@ def ids_of_outputs_for_a_class_that_counts_states(it: Patient) -> None:
         not it.is_nested and it.ids == [1, 3, 4] and STAMP not in it.config and "fc_norm" not in it.config
     )
     it.set_ids([2, 3, 4])
-    it.target["architectures"] = ["DeepseekV3ForCausalLM"]
+    it.target_of("DeepseekV3ForCausalLM")
 
 
 @fault(Cause.NOT_EXPRESSIBLE, touches="rope_scaling rope_parameters")

@@ -4,6 +4,7 @@ python -m tests.target_table                               # writes docs/targets
 python -m tests.target_table --record 0.5.22 0.5.23        # runs releases first, and records what they do
 python -m tests.target_table --record 0.5.23 --targets llama,gpt_oss
 python -m tests.target_table --record 0.5.23 --only 2,4,5  # completes a record by a list of ids
+python -m tests.target_table --record 0.5.23 --needs       # records which keys of config.json classes miss
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import argparse
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from contracts import known
 from contracts.causes import Cause
 from contracts.environments import interpreter
+from contracts.facts import SideName
 from contracts.group import Options
 from contracts.handoff import NotRun, ProbeFailed
 from contracts.kept import Case
@@ -28,12 +30,15 @@ from contracts.placing import write_whole
 from contracts.sides import Side
 from contracts.targets import recorded
 from contracts.targets.bench import CLASSES, Target, Targets
+from contracts.targets.capabilities import CAPABILITIES, Capability
 from contracts.targets.recipes import TARGETS, TargetRecipe, selected
 from contracts.targets.recorded import Seen
 from contracts.targets.run import TargetRun
 from contracts.targets.situations import BY_NAME, OUTPUTS, SITUATIONS, TRAINED, Ids
 from contracts.terminal import cache_folder
+from tests import extraction_table
 
+OUTPUTS_SPELLED = recorded.spelled(OUTPUTS)
 TEMPLATE = Path(__file__).with_suffix(".md.j2")
 PAGE = Path(__file__).parent.parent / "docs" / "targets.md"
 
@@ -80,30 +85,39 @@ def _states(run: TargetRun) -> tuple[int | str, ...]:
 class Few(Targets):
     """Tiny targets with some lists of ids alone, by which records are completed."""
 
-    only: Sequence[Ids] = ()
+    def __init__(
+        self,
+        recipes: Sequence[TargetRecipe],
+        side: Callable[[SideName], Side],
+        options: Options,
+        only: Sequence[Ids],
+    ) -> None:
+        super().__init__(recipes, side, options)
+        self._only = only
 
     def _cases(self) -> Iterator[Case]:
         yield CLASSES
         for recipe in self.recipes:
-            for ids in dict.fromkeys([OUTPUTS, *self.only]) if recipe.on_cpu and self.only else ():
+            for ids in dict.fromkeys([OUTPUTS, *self._only]) if self._only else ():
                 yield self._case(recipe, ids)
 
 
-def record(words: str, targets: Sequence[TargetRecipe], cache: Path, only: Sequence[Ids] | None) -> None:
-    """Run a release, and record what it does: all of it, or what `only` asks beside what is recorded."""
-    release = words if words.startswith(("sglang", "/")) else f"sglang=={words}"
-    side = Side.find(
-        "serving", release if release.startswith("/") else interpreter("serving", release, cache)
-    )
-    begun = time.monotonic()
-    options = Options(cache=cache, session="", case_timeout=60.0, progress=None)
+def _side(words: str, cache: Path) -> Side:
+    """The serving side of a release, a requirement or an interpreter."""
+    if words.startswith("/"):
+        return Side.find("serving", words)
+    release = words if words.startswith("sglang") else f"sglang=={words}"
+    return Side.find("serving", interpreter("serving", release, cache))
+
+
+def record(side: Side, targets: Sequence[TargetRecipe], options: Options, only: Sequence[Ids] | None) -> None:
+    """Record what a release does: all of it, or what `only` asks beside what is recorded."""
     before = dict(recorded.read(side.version)) if side.version in recorded.releases() else {}
     if only is None:
         bench = Targets(targets, lambda _: side, options)
         found = {recipe.name: seen(bench.of(recipe)) for recipe in targets}
     else:
-        bench = Few(targets, lambda _: side, options)
-        bench.only = only
+        bench = Few(targets, lambda _: side, options, only)
         found = {
             it.name: _with(before[it.name], bench.of(it), only) for it in targets if before[it.name].states
         }
@@ -115,12 +129,14 @@ def record(words: str, targets: Sequence[TargetRecipe], cache: Path, only: Seque
     }
     recorded.write(side.version, side.identity.packages, before | found, told)
     recorded.read.cache_clear()
-    print(f"sglang {side.version}: {len(found)} targets in {time.monotonic() - begun:.0f} s", flush=True)
 
 
-def record_needs(words: str, targets: Sequence[TargetRecipe], cache: Path) -> None:
-    """Serve each class once without each key that its recipe adds, and record which ones are missed."""
-    side = Side.find("serving", words if words.startswith("/") else interpreter("serving", words, cache))
+def record_needs(side: Side, targets: Sequence[TargetRecipe], options: Options) -> None:
+    """Serve each class once without each key that its recipe adds, and record which ones are missed.
+
+    Classes that the release does not serve, or that could not be judged, are left out.
+    """
+    found = dict(recorded.read(side.version))
     lacking = {
         (recipe.name, key): replace(
             recipe,
@@ -129,17 +145,19 @@ def record_needs(words: str, targets: Sequence[TargetRecipe], cache: Path) -> No
         )
         for recipe in targets
         for key in recipe.further
-        if recipe.on_cpu
+        if recipe.name in found and OUTPUTS_SPELLED in found[recipe.name].states
     }
-    options = Options(cache=cache, session="", case_timeout=60.0, progress=None)
-    bench = Few(list(lacking.values()), lambda _: side, options)
-    bench.only = [OUTPUTS]
-    found = dict(recorded.read(side.version))
+    bench = Few(list(lacking.values()), lambda _: side, options, [OUTPUTS])
     for (name, key), recipe in lacking.items():
-        run = bench.of(recipe).run(OUTPUTS)
-        if (run.refused or not run.computes_as_transformers) and key not in found[name].needs:
-            found[name] = replace(found[name], needs=(*found[name].needs, key))
-            print(f"{name}: {key}: {run.refused or 'computes something else'}", flush=True)
+        try:
+            run = bench.of(recipe).run(OUTPUTS)
+        except ProbeFailed as error:  # of a stand-in, or of transformers: says nothing of the key
+            print(f"{name}: {key}: {str(error).splitlines()[0]}", file=sys.stderr, flush=True)
+            continue
+        told = run.refused or ("" if run.computes_as_transformers else recorded.COMPUTES_OTHERWISE)
+        if told:
+            needs = {**found[name].needs, key: told.replace(f"-without-{key}", "")}
+            found[name] = replace(found[name], needs=needs)
     recorded.write(side.version, side.identity.packages, found, recorded.said(side.version))
     recorded.read.cache_clear()
 
@@ -165,7 +183,7 @@ def sign(seen: Seen | None) -> str:
         return "?"
     if not seen.states:
         return "no"
-    usual = seen.states.get(recorded.spelled(OUTPUTS), ())
+    usual = seen.states.get(OUTPUTS_SPELLED, ())
     shifts = recorded.shifts_of(seen)
     bare = any("without residual" in str(item) for item in usual)
     rule = RULES.get((shifts.usual, shifts.first_is_1, shifts.one_is_not_first))
@@ -198,7 +216,9 @@ def page() -> str:
         defects=[entry for entry in known.load().entries if entry.contract.startswith("targets.")],
         unjudged=[row for recipe in TARGETS for row in _unjudged(recipe, releases)],
         watched=[(name, [_capability(name, release) for release in releases]) for name in recorded.WATCHED],
+        capabilities=[(it, [_takes(it, release) for release in releases]) for it in CAPABILITIES],
         others=sorted(others.items()),
+        extraction=extraction_table.read(),
         quantizations=newest["quantizations"],
     )
 
@@ -233,12 +253,17 @@ def _capability(name: str, release: str) -> str:
     return "set" if name in said["setters"] else "no" if name in said["without"] else "-"
 
 
+def _takes(capability: Capability, release: str) -> str:
+    said = recorded.said(release)
+    return "-" if capability.said(said["setters"], said["quantizations"]) else "takes"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--record", nargs="+", default=[], metavar="RELEASE")
     parser.add_argument("--targets", default="all")
     parser.add_argument(
-        "--needs", metavar="RELEASE", help="record which keys of config.json each class misses"
+        "--needs", action="store_true", help="record which keys of config.json each class misses instead"
     )
     parser.add_argument("--only", nargs="*", metavar="IDS", help="complete records by these lists, as 2,4,5")
     parser.add_argument("--cache", type=Path)
@@ -247,12 +272,18 @@ def main() -> None:
     failed = False
     for words in asked.record:
         try:
-            record(words, selected(asked.targets), cache_folder(asked.cache), only)
+            side, targets = _side(words, cache_folder(asked.cache)), selected(asked.targets)
+            options = Options(cache=cache_folder(asked.cache), session="", case_timeout=60.0, progress=None)
+            begun = time.monotonic()
+            if asked.needs:
+                record_needs(side, targets, options)
+            else:
+                record(side, targets, options, only)
+            took = time.monotonic() - begun
+            print(f"sglang {side.version}: {len(targets)} targets in {took:.0f} s", flush=True)
         except Exception as error:  # the others are recorded all the same
             failed = True
             print(f"{words}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-    if asked.needs:
-        record_needs(asked.needs, selected(asked.targets), cache_folder(asked.cache))
     write_whole(PAGE, page())
     sys.exit(failed)
 

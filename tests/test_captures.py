@@ -52,7 +52,7 @@ def test_ids_deliver_the_states(
         (("Qwen2MoeForCausalLM",), (1, 4, 6), Cause.TARGET_REFUSED),
         (("Gemma3ForCausalLM",), (1, 4, 6), Cause.STATE_WITHOUT_RESIDUAL),
         (LLAMA, (1, 4, 8), Cause.LAST_LAYER_NOT_CAPTURED),
-        (("Qwen3NextForCausalLM",), (1, 4, 8), Cause.CAPTURE_UNKNOWN),
+        (("DeepseekV32ForCausalLM",), (1, 4, 8), Cause.CAPTURE_UNKNOWN),
         (LLAMA, (1, 4, 9), Cause.LAYER_OUT_OF_RANGE),
         (("MindSporeForCausalLM",), (1, 4, 6), Cause.CAPTURE_UNKNOWN),
         (DEEPSEEK, (0, 1, 6), None),

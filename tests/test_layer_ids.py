@@ -86,7 +86,12 @@ def test_a_release_takes_ids_as_it_was_seen_to(
 
 def test_evidence_is_the_run_where_there_was_one() -> None:
     assert "was run" in as_served("0.5.23", LLAMA, None, 8).evidence
-    assert "the setter of" in as_served("0.5.23", ("Qwen3NextForCausalLM",), None, 8).evidence
+    inherited = as_served("0.5.23", ("DeepseekV32ForCausalLM",), None, 8).evidence
+    assert inherited.startswith(
+        "DeepseekV32ForCausalLM was never run; it inherits its setter from DeepseekV3ForCausalLM, which was"
+    )
+    alone = as_served("0.5.21", ("Glm5NextForConditionalGeneration",), None, 8).evidence
+    assert alone.endswith("its setter in sglang 0.5.21 says so (glm5_next.Glm5NextForConditionalGeneration)")
 
 
 def test_both_sides_are_told_together() -> None:

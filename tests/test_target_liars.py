@@ -16,6 +16,7 @@ from contracts.captures import NotCaptured
 from contracts.causes import Cause
 from contracts.handoff import NotRun, ProbeFailed
 from contracts.targets.bench import Classes, Target
+from contracts.targets.capabilities import CAPABILITIES
 from contracts.targets.recipes import HIDDEN, LAYERS, ROPE_BASE, SHORT_WINDOW, TARGETS, Variation
 from contracts.targets.run import Prompt, TargetRun
 from contracts.targets.situations import BY_NAME, OUTPUTS, TRAINED, Ids
@@ -105,6 +106,8 @@ class Fake(Target):
 class OneClass:
     """A release that has one class."""
 
+    release = "0.5.23"
+
     def classes(self) -> Classes:
         return Classes(setters={RECIPE.architecture: "llama.LlamaForCausalLM"}, without=(), quantizations=())
 
@@ -185,8 +188,11 @@ LIARS = (
         but(OUTPUTS, run((2, 4, 5), states_of_transformers=PLAIN)),
     ),
 )
-NOT_JUDGED = {"targets.every_class_has_a_recipe"}
-"""Never broken: what it does not know is not run."""
+NOT_JUDGED = {
+    "targets.every_class_has_a_recipe",
+    "targets.target_beyond_this_machine_is_captured_from",
+}
+"""Never broken: what they do not know is not run."""
 
 
 def broken(target: Fake, wrapped: Fake) -> dict[str, Cause]:
@@ -199,7 +205,7 @@ def broken(target: Fake, wrapped: Fake) -> dict[str, Cause]:
             except Broken as verdict:
                 failures.setdefault(contract, verdict.cause)
             except NotRun:
-                assert target.runs[OUTPUTS].refused or {"trained", "situation"} & set(arguments)
+                assert target.runs[OUTPUTS].refused or {"trained", "situation", "capability"} & set(arguments)
     return failures
 
 
@@ -263,6 +269,29 @@ def test_class_without_a_recipe_is_named_as_not_run() -> None:
     with pytest.raises(NotRun, match="no recipe: NobodysForCausalLM") as raised:
         all_contracts("targets")["targets.every_class_has_a_recipe"](targets=Two())
     assert raised.value.cause is Cause.NO_RECIPE
+
+
+@pytest.mark.parametrize(
+    ("setters", "quantizations", "cause", "told"),
+    [
+        ((), (), Cause.NO_SUCH_TARGET, "0.5.23: it cannot capture from GlmMoeDsaForCausalLM"),
+        (("GlmMoeDsaForCausalLM",), (), Cause.NO_SUCH_TARGET, "knows no --quantization modelopt_fp4"),
+        (("GlmMoeDsaForCausalLM",), ("modelopt_fp4",), Cause.NO_KERNELS, "needs sparse attention"),
+    ],
+)
+def test_target_that_only_a_gpu_runs_is_not_run_and_says_what_the_release_says(
+    setters: tuple[str, ...], quantizations: tuple[str, ...], cause: Cause, told: str
+) -> None:
+    class Release(OneClass):
+        def classes(self) -> Classes:
+            return Classes(setters=dict.fromkeys(setters, "x.X"), without=(), quantizations=quantizations)
+
+    glm5 = next(item for item in CAPABILITIES if item.name == "glm5_nvfp4")
+    with pytest.raises(NotRun, match=told) as raised:
+        all_contracts("targets")["targets.target_beyond_this_machine_is_captured_from"](
+            targets=Release(), capability=glm5
+        )
+    assert raised.value.cause is cause
 
 
 def test_missing_key_of_the_targets_config_is_named() -> None:

@@ -8,6 +8,7 @@ scheduler, prefill, drafting and verification.
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.metadata
 import json
 import os
@@ -67,10 +68,16 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
     found = transformers_targets.observe(recipe, folder / "reference", case["prompts"], case["tokens"])
     with refusals.stage("engine"), torch.no_grad():
         if "ids" in case:
-            draft.write(drafted, case["ids"], vocabulary=case["vocabulary"], hidden=case["hidden"])
+            draft.write(
+                drafted,
+                case["ids"],
+                vocabulary=case["vocabulary"],
+                hidden=case["hidden"],
+                streams=recipe["streams"],
+            )
             found |= _serve(case, target, drafted)
         else:
-            found |= _extract(case, target)
+            found |= _extract(case, target, case["hidden"] * recipe["streams"])
     for refusal in refusals.items:
         if ONLY_HERE.search(refusal.message):
             raise OutOfReach(f"not to be told from a defect here: {refusal.error}: {refusal.message}")
@@ -117,9 +124,13 @@ def _absent(architecture: str) -> str | None:
     pattern = re.compile(rf"^class {architecture}\b", re.MULTILINE)
     for file in sorted(folder.glob("*.py")):
         if pattern.search(file.read_text(encoding="utf-8")):
-            raise OutOfReach(
-                f"{release} has {architecture} in models/{file.name}, which cannot be imported here"
-            )
+            try:
+                importlib.import_module(f"{registry.__package__}.{file.stem}")
+            except (ImportError, AttributeError, RuntimeError):
+                raise OutOfReach(
+                    f"{release} has {architecture} in models/{file.name}, which cannot be imported here"
+                ) from None
+            return f"{release} serves no {architecture}: models/{file.name} has the class for others alone"
     return f"{release} has no class {architecture}"
 
 
@@ -151,7 +162,7 @@ def _serve(case: dict[str, Any], target: Path, drafted: Path) -> dict[str, torch
     return found
 
 
-def _extract(case: dict[str, Any], target: Path) -> dict[str, torch.Tensor]:
+def _extract(case: dict[str, Any], target: Path, width: int) -> dict[str, torch.Tensor]:
     scheduler = _start(case, target, None)
     requests = sglang_scheduler.submit(scheduler, case["prompts"], case["tokens"], states=True)
     for _ in sglang_scheduler.batches(scheduler, requests):
@@ -159,7 +170,8 @@ def _extract(case: dict[str, Any], target: Path) -> dict[str, torch.Tensor]:
     found = {}
     for number, request in enumerate(requests):
         prefill, *decoded = (torch.tensor(rows) for rows in request.hidden_states)
-        found[f"returned/{number}"] = torch.cat([prefill, *(row.view(1, -1) for row in decoded)])
+        returned = torch.cat([prefill, *(row.view(1, -1) for row in decoded)])
+        found[f"returned/{number}"] = transformers_targets.of_all_streams(returned, width)
         found[f"prefilled/{number}"] = torch.tensor([len(request.origin_input_ids)])
     return found
 

@@ -110,11 +110,11 @@ def _complete(folder: Path, recipe: Mapping[str, Any]) -> None:
     config["architectures"] = [recipe["architecture"]]
     config["dtype"] = config["torch_dtype"] = "float32"
     for key, value in recipe["further"].items():
-        *path, last = key.split(".")
-        place = config
-        for part in path:
-            place = place[part]
+        place, last = _place(config, key)
         place[last] = value
+    for key in conversion["without"] if conversion else ():
+        place, last = _place(config, key)
+        del place[last]
     if conversion:
         if conversion["config"]:
             config = {
@@ -123,6 +123,14 @@ def _complete(folder: Path, recipe: Mapping[str, Any]) -> None:
             }
         _convert(folder, conversion)
     file.write_text(json.dumps(config, indent=1, sort_keys=True))
+
+
+def _place(config: dict[str, Any], key: str) -> tuple[dict[str, Any], str]:
+    """The config that a dotted key is of, and its last part."""
+    *path, last = key.split(".")
+    for part in path:
+        config = config[part]
+    return config, last
 
 
 def _convert(folder: Path, conversion: Mapping[str, Any]) -> None:
@@ -148,7 +156,8 @@ def observe(
 ) -> dict[str, torch.Tensor]:
     """What transformers' class computes over each prompt and the `tokens` that it ranks first after it.
 
-    Returns, for prompt number i of P tokens and T = P + tokens - 1 positions, of n layers and hidden size H:
+    Returns, for prompt number i of P tokens and T = P + tokens - 1 positions, of n layers and hidden size H
+    (of all residual streams, one behind the other, if there are several):
         text/i: prompt and continuation, [P + tokens].
         plain/i: hidden state 0 (the embeddings) to n (the last layer's output), before the final norm,
             [n + 1, T, H]. transformers' own tuple has its last entry after that norm, so it is not used.
@@ -170,7 +179,7 @@ def observe(
             states, bare, logits, returned = _run(model, layers, text)
             text.append(int(logits[-1].argmax()))
         with torch.no_grad():
-            normed = inner.norm(states)
+            normed = _normed(inner, states)
         found |= {
             f"text/{number}": torch.tensor(text),
             f"plain/{number}": states,
@@ -180,6 +189,21 @@ def observe(
             f"tuple/{number}": returned,
         }
     return {name: tensor.contiguous() for name, tensor in found.items()}
+
+
+def _normed(inner: Any, states: torch.Tensor) -> torch.Tensor:
+    """States after the final norm, before which a model with several residual streams makes one of them."""
+    if not hasattr(inner, "hc_head"):
+        normed: torch.Tensor = inner.norm(states)
+        return normed
+    layers, tokens, width = states.shape
+    streams = states.view(layers, tokens, -1, inner.norm.weight.shape[0])
+    return of_all_streams(inner.norm(inner.hc_head(streams)), width)
+
+
+def of_all_streams(states: torch.Tensor, width: int) -> torch.Tensor:
+    """States of `width`; those of one residual stream, where a model has several, are repeated for each."""
+    return states if states.shape[-1] >= width else torch.cat([states] * (width // states.shape[-1]), -1)
 
 
 def _run(model: Any, layers: Any, text: list[int]) -> tuple[torch.Tensor, ...]:
@@ -216,7 +240,10 @@ def _run(model: Any, layers: Any, text: list[int]) -> tuple[torch.Tensor, ...]:
     bare = torch.zeros_like(stacked)
     for number, tensor in added.items():
         bare[number] = tensor
-    returned = torch.stack([state[0] for state in output.hidden_states])
+    width = stacked.shape[-1]
+    returned = torch.stack(
+        [of_all_streams(state[0].reshape(len(text), -1), width) for state in output.hidden_states]
+    )
     return stacked, bare, output.logits[0].float(), returned
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from contracts import layer_ids
 from contracts.captures import NotCaptured, candidates
 from contracts.causes import Cause
-from contracts.facts import CaseResult, SideName
+from contracts.facts import CaseResult, Refusal, SideName
 from contracts.handoff import NotRun, ProbeFailed, observed
 from contracts.kept import Case
 from contracts.sides import Side, SideRun
@@ -97,10 +97,6 @@ class Targets:
         """One of them."""
         return Target(recipe, self)
 
-    def runs_here(self, recipe: TargetRecipe) -> bool:
-        """Whether there are kernels for a class: a GPU has all."""
-        return recipe.on_cpu or self._options.device != "cpu"
-
     def wrapped_by(self, recipe: TargetRecipe) -> Target:
         """The text model inside a multimodal one, served alone."""
         return self.of(next(item for item in self._all if item.name == recipe.wraps))
@@ -110,8 +106,6 @@ class Targets:
     def _cases(self) -> Iterator[Case]:
         yield CLASSES
         for recipe in self._all:
-            if not self.runs_here(recipe):
-                continue
             for ids in self.lists(recipe):
                 yield self._case(recipe, ids)
             for variation in recipe.variations:
@@ -134,8 +128,6 @@ class Targets:
             **self._served(recipe.varied(variation)),
             "case": case_name(recipe, ids, variation),
             "ids": None if ids is None else list(ids),
-            "vocabulary": VOCAB,
-            "hidden": HIDDEN,
         }
 
     def _extraction(self, recipe: TargetRecipe, name: str, arguments: Sequence[str]) -> dict[str, Any]:
@@ -146,6 +138,8 @@ class Targets:
     def _served(self, recipe: TargetRecipe) -> dict[str, Any]:
         return {
             "target_recipe": asdict(recipe),
+            "vocabulary": VOCAB,
+            "hidden": HIDDEN,
             "prompts": [list(prompt) for prompt in PROMPTS],
             "tokens": TOKENS,
             "device": self._options.device,
@@ -169,13 +163,9 @@ class Target:
             ProbeFailed: the suite or the machine failed.
 
         """
-        if not self._targets.runs_here(self.recipe):
-            raise NotRun(f"{self.recipe.name}: {self.recipe.note}", cause=Cause.NO_KERNELS)
         name = case_name(self.recipe, ids, variation)
-        result = observed(self._targets.ran.results[name], "serving")
-        for refusal in result.refusals:
-            if refusal.stage == NO_CLASS:
-                raise NotRun(refusal.message, cause=Cause.NO_SUCH_TARGET)
+        refusal = self._refusal(name)
+        if refusal is not None:
             return TargetRun(refused=f"{refusal.error}: {refusal.message}".rstrip(": "))
         return TargetRun.read(self._targets.ran.folders[name] / "run.safetensors")
 
@@ -187,14 +177,24 @@ class Target:
 
         """
         case = f"target/{self.recipe.name}/returned/{name}"
-        result = observed(self._targets.ran.results[case], "serving")
-        for refusal in result.refusals:
+        refusal = self._refusal(case)
+        if refusal is not None:
             if refusal.error == "SystemExit":  # of the command line, which does not know the option
                 raise NotRun(f"the server says: {refusal.message}", cause=Cause.NOT_RETURNED)
-            if refusal.stage == NO_CLASS:
-                raise NotRun(refusal.message, cause=Cause.NO_SUCH_TARGET)
             return (f"refused: {refusal.error}: {refusal.message}",)
         return read_returned(self._targets.ran.folders[case] / "run.safetensors")
+
+    def _refusal(self, case: str) -> Refusal | None:
+        """What the library raised in a case; None if nothing.
+
+        Raises:
+            NotRun: this release has no such class.
+
+        """
+        refused = observed(self._targets.ran.results[case], "serving").refusals
+        if refused and refused[0].stage == NO_CLASS:
+            raise NotRun(refused[0].message, cause=Cause.NO_SUCH_TARGET)
+        return refused[0] if refused else None
 
     def trusted(self, ids: Ids) -> TargetRun:
         """The same, once the class is known to compute what transformers computes.

@@ -15,8 +15,8 @@ USUAL = 3
 """States that a draft takes that names none."""
 
 
-def write(folder: Path, ids: Sequence[int] | None, *, vocabulary: int, hidden: int) -> None:
-    """Write a draft that names `ids`, or none, and takes as many hidden states of width `hidden`."""
+def write(folder: Path, ids: Sequence[int] | None, *, vocabulary: int, hidden: int, streams: int = 1) -> None:
+    """Write a draft that names `ids`, or none, and takes as many states, `streams` of width `hidden` each."""
     states = USUAL if ids is None else len(ids)
     named = {} if ids is None else {"eagle_aux_hidden_state_layer_ids": list(ids)}
     config = {
@@ -25,10 +25,12 @@ def write(folder: Path, ids: Sequence[int] | None, *, vocabulary: int, hidden: i
         "num_aux_hidden_states": states,
         spellings.NEST: {"use_aux_hidden_state": True, **named},
     }
+    if streams > 1:
+        config["target_hidden_size"] = streams * hidden
     tensors = {
         **spellings.TENSORS,
         "embed_tokens.weight": weight(vocabulary, hidden),
-        "fc.weight": weight(spellings.HIDDEN, states * hidden),
+        "fc.weight": weight(spellings.HIDDEN, states * streams * hidden),
         "t2d": blank.flags(spellings.TARGET_IDS, vocabulary),
     }
     blank.write(folder, config, tensors)

@@ -44,6 +44,8 @@ class Conversion:
     """Part of a name -> the parts whose tensors it holds, one under the other."""
     dropped: tuple[str, ...] = ()
     """Parts of the names of tensors that are left out."""
+    without: tuple[str, ...] = ()
+    """Keys of config.json that are left out; those of nested configs dotted."""
     kept: str | None = None
     """Key of transformers' config that is the whole config.json."""
     config: Mapping[str, Any] | None = None
@@ -70,8 +72,8 @@ class TargetRecipe:
     """Name of the recipe of the text model inside, if this is a multimodal wrapper."""
     core: bool = False
     """Whether `--targets core`, the default, judges it."""
-    on_cpu: bool = True
-    """Whether it runs on a CPU; where kernels are missing `note` tells which."""
+    streams: int = 1
+    """Residual streams, all of which are a hidden state (manifold-constrained hyper-connections)."""
     server_args: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables that sglang reads."""
@@ -131,6 +133,12 @@ DEEPSEEK = {**SIZES, **LATENT, **YARN, **GROUPED, "n_group": 2, "routed_scaling_
 LINEAR = {
     "linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 16,
     "linear_value_head_dim": 16, "linear_conv_kernel_dim": 4,
+}  # fmt: skip
+SINGLE_PRECISION = {"SGLANG_MAMBA_CONV_DTYPE": "float32"}
+"""Of the windows of a convolution, which sglang keeps in bfloat16."""
+QWEN3_5 = {
+    **SIZES, **HEAD, **LINEAR,
+    **_rope(partial_rotary_factor=0.5, mrope_section=[2, 1, 1], mrope_interleaved=True),
 }  # fmt: skip
 GEMMA = {**SIZES, **HEAD, "tie_word_embeddings": True, "pad_token_id": 0}
 GEMMA_3 = {
@@ -606,22 +614,70 @@ TARGETS: tuple[TargetRecipe, ...] = (
             "mlp_only_layers": [],
         },
         further={"full_attention_interval": 4, "partial_rotary_factor": 0.5},
-        on_cpu=False,
-        note="its linear attention has no kernel for a CPU and no stand-in here",
+        environment=SINGLE_PRECISION,
     ),
     TargetRecipe(
         name="qwen3_5",
         architecture="Qwen3_5ForCausalLM",
         config="Qwen3_5TextConfig",
-        settings={
-            **SIZES,
-            **HEAD,
-            **LINEAR,
-            **_rope(partial_rotary_factor=0.5, mrope_section=[2, 1, 1], mrope_interleaved=True),
-        },
+        settings=QWEN3_5,
         further={"full_attention_interval": 4, "partial_rotary_factor": 0.5},
-        on_cpu=False,
-        note="its linear attention has no kernel for a CPU and no stand-in here",
+        environment=SINGLE_PRECISION,
+    ),
+    TargetRecipe(
+        name="qwen3_5_mm",
+        architecture="Qwen3_5ForConditionalGeneration",
+        config="Qwen3_5Config",
+        settings={
+            **QWEN_TOKENS,
+            "text_config": QWEN3_5,
+            "vision_config": {**QWEN_EYES, "patch_size": 16, "num_position_embeddings": 16},
+        },
+        further={"text_config.full_attention_interval": 4, "text_config.partial_rotary_factor": 0.5},
+        environment=SINGLE_PRECISION,
+        wraps="qwen3_5",
+    ),
+    TargetRecipe(
+        name="glm5_next",
+        architecture="Glm5NextForConditionalGeneration",
+        config="Glm5NextConfig",
+        settings={
+            "text_config": {
+                **SIZES,
+                **GROUPED,
+                "num_key_value_heads": 4,
+                "q_lora_rank": 32,
+                "kv_lora_rank": 32,
+                "qk_nope_head_dim": 16,
+                "qk_rope_head_dim": 0,
+                "v_head_dim": 16,
+                "first_k_dense_replace": 3,
+                "layer_types": ["indexed_attention"] * LAYERS,
+                "index_topk": 512,
+                "index_kpool": 16,
+                "index_head_dim": 16,
+                "index_n_heads": 2,
+                "linear_head_dim": 16,
+                "linear_num_heads": 4,
+                "hc_mult": 2,
+            },
+            "vision_config": {**EYES, "depth": 1, "num_heads": 2, "image_size": 28, "out_hidden_size": 64},
+            "image_token_id": 250,
+            "video_token_id": 251,
+            "image_start_token_id": 252,
+            "image_end_token_id": 253,
+            "video_start_token_id": 254,
+            "video_end_token_id": 255,
+        },
+        further={"text_config.mhc": True},
+        conversion=Conversion(without=("text_config.index_topk",)),
+        environment={
+            **SINGLE_PRECISION,
+            "SGLANG_OPT_USE_TILELANG_MHC_PRE": "0",
+            "SGLANG_OPT_USE_TILELANG_MHC_POST": "0",
+        },
+        streams=2,
+        note=DENSE,
     ),
     TargetRecipe(
         name="qwen2_moe",

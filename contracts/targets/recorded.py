@@ -23,6 +23,8 @@ FOLDER = Path(__file__).parent.parent / "releases" / "targets"
 FORMAT = 1
 REFUSED, ABSENT, UNJUDGED = "refused", "absent", "unjudged"
 """What stands in the place of states: the library raised, it has no such class, nobody could judge it."""
+COMPUTES_OTHERWISE = "computes something else than transformers"
+"""What becomes of a target that lacks a key which its class does without."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,9 +39,9 @@ class Seen:
     """Why the release cannot capture from the class at all."""
     unjudged: str | None = None
     """Why nothing of it could be judged on the machine that recorded it."""
-    needs: tuple[str, ...] = ()
-    """Keys of config.json that transformers does not write, and without which the class is not served, or
-    computes something else."""
+    needs: Mapping[str, str] = field(default_factory=dict)
+    """Keys of config.json that transformers does not write -> what became of a target without them: what the
+    library raised, or `COMPUTES_OTHERWISE`."""
     differs: tuple[str, ...] = ()
     """Variations with which the class computes something else than transformers."""
 
@@ -59,12 +61,6 @@ def releases() -> list[str]:
     return sorted((file.stem for file in FOLDER.glob("*.json")), key=Version)
 
 
-def baseline(serving: str) -> str | None:
-    """The newest recorded release that is not newer than `serving`; None if all are."""
-    older = [release for release in releases() if Version(release) <= Version(serving)]
-    return older[-1] if older else None
-
-
 @cache
 def read(release: str) -> Mapping[str, Seen]:
     """What is recorded of a release, by recipe.
@@ -74,10 +70,14 @@ def read(release: str) -> Mapping[str, Seen]:
         ValueError: it is of another format.
 
     """
-    data = json.loads((FOLDER / f"{release}.json").read_text(encoding="utf-8"))
+    return {name: _seen(item) for name, item in _file(release)["targets"].items()}
+
+
+def _file(release: str) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads((FOLDER / f"{release}.json").read_text(encoding="utf-8"))
     if data.get("format") != FORMAT:
         raise ValueError(f"a record of format {data.get('format')}, and this is format {FORMAT}")
-    return {name: _seen(item) for name, item in data["targets"].items()}
+    return data
 
 
 def _seen(data: Mapping[str, Any]) -> Seen:
@@ -86,7 +86,7 @@ def _seen(data: Mapping[str, Any]) -> Seen:
         refused=data.get(REFUSED, {}),
         absent=data.get(ABSENT),
         unjudged=data.get(UNJUDGED),
-        needs=tuple(data.get("needs", ())),
+        needs=data.get("needs", {}),
         differs=tuple(data.get("differs", ())),
     )
 
@@ -131,8 +131,7 @@ WATCHED = (
 
 def said(release: str) -> Mapping[str, Any]:
     """What a release says of target classes: `setters`, `without` (of those watched) and `quantizations`."""
-    data = json.loads((FOLDER / f"{release}.json").read_text(encoding="utf-8"))
-    found: dict[str, Any] = data["classes"]
+    found: dict[str, Any] = _file(release)["classes"]
     return found
 
 

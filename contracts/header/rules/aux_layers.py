@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
+from contracts import layer_ids
 from contracts.captures import Captures, Rule, default_states
 from contracts.causes import Cause
 from contracts.header.draft import IDS
@@ -12,6 +13,7 @@ from contracts.header.findings import Damage, Finding
 from contracts.header.origin import DEFAULT_STATES, Writer
 from contracts.header.reading import LIBRARY
 from contracts.header.rule import Offer, rule
+from contracts.layer_ids import Meanings
 from contracts.spellings import LAYERS
 
 NESTED = f"eagle_config.{IDS}"
@@ -180,6 +182,19 @@ def _shift(offer: Offer, ids: Sequence[int]) -> int:
     return 1 if found is None else found
 
 
+def _meanings(offer: Offer, ids: Sequence[int]) -> Meanings:
+    """What ids name to who trained with them, and to the release with this target."""
+    assert offer.target is not None
+    return layer_ids.meanings(
+        offer.draft.origin.writer,
+        offer.draft.origin.release,
+        ids,
+        serving=offer.reading.release,
+        classes=offer.target.architectures,
+        num_layers=offer.target.num_hidden_layers,
+    )
+
+
 @rule(Cause.IDS_CONVENTION, needs_target=True, about="eagle3")
 def ids_are_of_the_convention_that_is_read(offer: Offer) -> Iterator[Finding]:
     """Layer ids count as the release counts: an id names the output of a layer."""
@@ -188,13 +203,15 @@ def ids_are_of_the_convention_that_is_read(offer: Offer) -> Iterator[Finding]:
     if draft.states or draft.origin.writer is Writer.EXPORTED or not draft.ids:
         return
     counted = draft.origin.writer in (Writer.EAGLE, Writer.TORCHSPEC)
+    told = _meanings(offer, draft.ids)
     if _shift(offer, draft.ids) == 0 and not counted:
         yield Finding(
             cause=Cause.IDS_CONVENTION,
             damage=Damage.UNKNOWN,
             where=IDS,
-            expected="ids that count hidden states, as this class takes them where the first is not 1",
-            seen=str(list(draft.ids)),
+            expected="ids that count hidden states, as this class takes them where the first is not 1 "
+            f"({told.served.evidence})",
+            seen=f"{list(draft.ids)} ({told.trained.evidence})",
             consequence="if these name outputs of layers, every tap is one layer early and acceptance drops; "
             "if they count hidden states, all is well",
             fix="Ask whoever trained the draft; if the ids name outputs of layers, add one to each.",

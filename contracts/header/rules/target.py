@@ -8,12 +8,15 @@ from contracts.captures import Captures, NotCaptured
 from contracts.causes import Cause
 from contracts.header.findings import Damage, Finding
 from contracts.header.rule import Offer, rule
+from contracts.targets.recorded import COMPUTES_OTHERWISE
 
 DAMAGE = {
     Cause.TARGET_REFUSED: Damage.FAILS,
     Cause.STATE_WITHOUT_RESIDUAL: Damage.LOSES,
     Cause.CAPTURE_UNKNOWN: Damage.UNKNOWN,
 }
+MISSED = 4
+"""Keys that one finding names."""
 PADDING = 1024
 """Tokens by which padded vocabularies may differ."""
 USUAL = (2, 4, 6)
@@ -88,3 +91,49 @@ def target_class_can_be_captured(offer: Offer) -> Iterator[Finding]:
             if absent
             else "",
         )
+
+
+@rule(Cause.NO_RECIPE, needs_target=True, about="eagle3")
+def target_class_was_seen_to_run(offer: Offer) -> Iterator[Finding]:
+    """The target's class was run beside transformers, so that what its ids deliver is known."""
+    assert offer.target is not None
+    classes, captures = offer.target.architectures, Captures.for_release(offer.reading.release)
+    spoken_of = [*target_is_no_draft(offer), *target_class_can_be_captured(offer)]
+    if captures.was_run(classes) or spoken_of:
+        return
+    kin = captures.inherits_from(classes)
+    yield Finding(
+        cause=Cause.NO_RECIPE,
+        damage=Damage.NOTE,
+        where=f"target {classes[0]}",
+        expected="a class that was run",
+        seen=captures.evidence(classes),
+        consequence="taken to number its layers as that one does; most likely right"
+        if kin
+        else "taken to number its layers as its setter does; most likely right",
+    )
+
+
+@rule(Cause.TARGET_CONFIG_INCOMPLETE, needs_target=True, about="eagle3")
+def config_has_what_the_class_asks_for(offer: Offer) -> Iterator[Finding]:
+    """The target's config.json has the keys that its class was seen to miss in this release."""
+    assert offer.target is not None
+    captures = Captures.for_release(offer.reading.release)
+    name = next((name for name in offer.target.architectures if name in captures.seen), None)
+    needs = captures.seen[name].needs if name else {}
+    lacking = {key: said for key, said in needs.items() if key not in offer.target.keys}
+    for refused in (True, False):
+        keys = [key for key, said in lacking.items() if (said != COMPUTES_OTHERWISE) is refused]
+        if keys:
+            more = f" and {len(keys) - MISSED} more" if len(keys) > MISSED else ""
+            yield Finding(
+                cause=Cause.TARGET_CONFIG_INCOMPLETE,
+                damage=Damage.FAILS if refused else Damage.UNKNOWN,
+                where=f"target {name}",
+                expected=f"config.json with {', '.join(keys[:MISSED])}{more}",
+                seen="none of them" if len(keys) > 1 else "no such key",
+                consequence=f"the server raises: {lacking[keys[0]]}"
+                if refused
+                else f"sglang {captures.release} then takes a default of its own; a tiny target "
+                f"{COMPUTES_OTHERWISE}",
+            )

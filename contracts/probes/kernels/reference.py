@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from contracts.probes.kernels import verification
+from contracts.probes.kernels import linear_attention, verification
 from contracts.probes.kernels.columns import columns
 from contracts.probes.stream import OutOfReach
 
@@ -205,5 +205,6 @@ KERNELS = {
         assign_req_to_token_pool_cpu,
         copy_all_layer_kv_cache_cpu,
         *verification.KERNELS,
+        *linear_attention.KERNELS,
     )
 }

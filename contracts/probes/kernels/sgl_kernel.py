@@ -32,8 +32,7 @@ class _Module(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-
-        return loud(name)
+        return reference.KERNELS.get(name) or loud(name)
 
 
 class _Submodules(importlib.abc.MetaPathFinder, importlib.abc.Loader):

@@ -62,6 +62,41 @@ def zero_experts_compute_triton(
     return (hidden_states.float() * share).to(hidden_states.dtype)
 
 
+def fused_gate_sigmoid_mul_add(
+    hidden_states: torch.Tensor,
+    gate_weight: torch.Tensor,
+    shared_output: torch.Tensor,
+    final_hidden_states: torch.Tensor,
+) -> None:
+    """Add what the shared expert says, times its gate, to what the others say (qwen3_next)."""
+    gate = (hidden_states.float() @ gate_weight.float()).sigmoid()
+    final_hidden_states += (gate[:, None] * shared_output.float()).to(final_hidden_states.dtype)
+
+
+def silu_and_mul_clamp(x: torch.Tensor, output: torch.Tensor, swiglu_limit: float) -> None:
+    """Write SwiGLU of a gate and an up projection, one behind the other, both clamped (glm5_next)."""
+    gate, up = x.float().chunk(2, dim=-1)
+    gate, up = gate.clamp(max=swiglu_limit), up.clamp(-swiglu_limit, swiglu_limit)
+    output.copy_(gate * torch.sigmoid(gate) * up)
+
+
+def scatter_of_accepted(
+    dst: torch.Tensor,
+    src: torch.Tensor,
+    dst_indices_raw: torch.Tensor,
+    step_indices_raw: torch.Tensor,
+    src_indices_raw: torch.Tensor | None = None,
+) -> None:
+    """Make the state after the last accepted token of each request its state (qwen3_next, qwen3_5).
+
+    `dst` is [layers, slots, *state], `src` [layers, requests, tokens, *state]; requests of which no token
+    was verified have a negative step.
+    """
+    for row, (slot, step) in enumerate(zip(dst_indices_raw.tolist(), step_indices_raw.tolist(), strict=True)):
+        if step >= 0 and slot >= 0:
+            dst[:, slot] = src[:, row if src_indices_raw is None else int(src_indices_raw[row]), step]
+
+
 def swiglu_of_halves(x: torch.Tensor, gemm1_alpha: float, gemm1_limit: float) -> torch.Tensor:
     """Clamped SwiGLU of a gate and an up projection, one behind the other (minimax_m3)."""
     gate, up = x.chunk(2, dim=-1)
@@ -128,17 +163,69 @@ def in_place(get_rope: Callable[..., Any]) -> Callable[..., Any]:
     return made
 
 
-FUNCTIONS: Mapping[str, tuple[Callable[..., Any], ...]] = {
-    "minimax_m2": (rms_sumsq_serial, rms_apply_serial),
-    "longcat_flash": (zero_experts_compute_triton,),
+SCATTERS = ("fused_mamba_state_scatter_with_mask", "fused_conv_window_scatter_with_mask")
+
+
+class Here:
+    """torch for code that names a GPU as the place of its tensors, whatever the engine runs on.
+
+    sglang up to 0.5.19 keeps the states of linear attention between draft tokens so.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch, name)
+
+    def zeros(self, *arguments: Any, **named: Any) -> torch.Tensor:
+        """Zeros, on a CPU where a GPU is named."""
+        on_gpu = str(named.get("device")).startswith("cuda")
+        made: torch.Tensor = torch.zeros(*arguments, **({**named, "device": "cpu"} if on_gpu else named))
+        return made
+
+
+SCATTERS = ("fused_mamba_state_scatter_with_mask", "fused_conv_window_scatter_with_mask")
+
+
+def here(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """What makes a tensor, for code that names a GPU as its place whatever the engine runs on.
+
+    sglang up to 0.5.19 keeps the states of linear attention between draft tokens so.
+    """
+
+    def made(*arguments: Any, **named: Any) -> torch.Tensor:
+        if str(named.get("device")).startswith("cuda"):
+            named["device"] = "cpu"
+        return make(*arguments, **named)
+
+    return made
+
+
+FUNCTIONS: Mapping[str, Mapping[str, Callable[..., Any]]] = {
+    f"{MODELS}.minimax_m2": {
+        "rms_sumsq_serial": rms_sumsq_serial,
+        "rms_apply_serial": rms_apply_serial,
+    },
+    f"{MODELS}.longcat_flash": {"zero_experts_compute_triton": zero_experts_compute_triton},
+    f"{MODELS}.deepseek_v2": {"silu_and_mul_clamp": silu_and_mul_clamp},
+    f"{MODELS}.qwen2_moe": {"fused_gate_sigmoid_mul_add": fused_gate_sigmoid_mul_add},
+    **{
+        f"sglang.{place}": dict.fromkeys(SCATTERS, scatter_of_accepted)
+        for place in (
+            "kernels.ops.mamba.mamba_state_scatter_triton",
+            "srt.layers.attention.hybrid_linear_attn_backend",
+        )
+    },
 }
-"""What takes the place of a function of the same name, by module of sglang's models."""
+"""What takes the place of a function, by module and name."""
 EXPERTS = ("sglang.srt.layers.moe.fused_moe_native", "sglang.srt.layers.quantization.unquant")
 """Modules that know the mixture of experts for a CPU by name."""
 NATIVE = "moe_forward_native"
 RUNNER, ALIGN = "sglang.srt.model_executor.model_runner", "adjust_config_with_unaligned_cpu_tp"
 LOADER = "sglang.srt.layers.moe.fused_moe_triton.layer"
 NARROW = "narrow_padded_param_and_loaded_weight"
+POOLS = "sglang.srt.mem_cache.memory_pool"
+WITH_CPU_KERNEL = ("fla.layernorm_gated", "fla.fused_norm_gate")
+"""Modules that ask for AMX before they call the operator for a CPU, below either of `ATTENTION`."""
+ATTENTION = ("sglang.kernels.ops.attention", "sglang.srt.layers.attention")
 CLAMPED = "swiglu_gpt_oss_sigmoid_alpha"
 """The activation of gpt_oss, as the module of the mixture of experts calls it."""
 
@@ -171,12 +258,11 @@ def install() -> tuple[str, ...]:
     """Put them in place, as far as this release has the functions; says what is stood in for."""
     told = []
     for module, functions in FUNCTIONS.items():
-        found = _module(f"{MODELS}.{module}")
-        names = [function.__name__ for function in functions if hasattr(found, function.__name__)]
-        for function in functions:
-            if function.__name__ in names:
-                setattr(found, function.__name__, function)
-        told += [f"{module}: {', '.join(names)}"] if names else []
+        found = _module(module)
+        names = [name for name in functions if hasattr(found, name)]
+        for name in names:
+            setattr(found, name, functions[name])
+        told += [f"{module.rpartition('.')[2]}: {', '.join(names)}"] if names else []
     found = _module(f"{MODELS}.llama4")
     if found is not None:
         found.get_rope = in_place(found.get_rope)
@@ -187,6 +273,14 @@ def install() -> tuple[str, ...]:
         told.append(f"{ALIGN}, where it can")
     if hasattr(experts, NARROW):
         setattr(experts, NARROW, loud(getattr(experts, NARROW)))
+    pools = _module(POOLS)
+    if hasattr(pools, "torch"):
+        pools.torch = Here()
+    for place in ATTENTION:
+        for name in WITH_CPU_KERNEL:
+            found = _module(f"{place}.{name}")
+            if hasattr(found, "_use_cpu"):
+                found._use_cpu = True
     for name in EXPERTS:
         found = _module(name)
         if hasattr(found, NATIVE):
