@@ -94,14 +94,14 @@ def run(recipe: TargetRecipe, python: str) -> dict[str, str]:
         except subprocess.TimeoutExpired:
             return {"not_run": f"vLLM did not answer within {TIMEOUT} s"}
         if done.returncode:
-            return {"not_run": reason(done.stderr)}
+            return {"not_run": reason(done.stdout + done.stderr)}
         return {"states": told(folder / "extracted.safetensors", folder / "reference.safetensors")}
 
 
 def reason(told: str) -> str:
     """Why vLLM ended: what it could not import, or else its last error."""
     missing = re.findall(r"ModuleNotFoundError: (No module named \S+)", told)
-    errors = [line for line in told.splitlines() if re.search(r"^[^ ]*Error: ", line)]
+    errors = re.findall(r"^(?:\[rank0\]: )?(\w*Error: .+)$", told, re.MULTILINE)
     return (missing or errors or ["vLLM ended without a word"])[-1][-300:]
 
 

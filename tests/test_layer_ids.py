@@ -114,4 +114,4 @@ def test_check_takes_the_order_that_export_writes(architecture: str, tmp_path: P
     written = planned.config["eagle_config"]["eagle_aux_hidden_state_layer_ids"]
     assert written == ([4, 1, 7] if architecture.startswith("Kimi") else [0, 3, 6])
     report = contracts.check(tmp_path / "out", target=tmp_path, serving="sglang==0.5.23")
-    assert not [item for item in report.findings if item.cause == "layer-order"]
+    assert not [item for item in report.findings if item.finding.cause == "layer-order"]
