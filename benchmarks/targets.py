@@ -16,7 +16,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from contracts.group import Options
-from contracts.probes.kernels import reference, target_kernels
+from contracts.probes.kernels import linear_attention, reference, target_kernels
 from contracts.sides import Side
 from contracts.targets.bench import Targets
 from contracts.targets.recipes import selected
@@ -37,7 +37,7 @@ def main() -> None:
     for name, times in spent.items():
         print(f"{name:<20} {len(times):>3} cases {sum(times):6.1f} s, {sum(times) / len(times):.1f} s each")
     print(f"\nsglang {side.version}, {len(targets)} classes: {seconds:.0f} s on {os.cpu_count()} cores\n")
-    for module in (reference, target_kernels):
+    for module in (reference, linear_attention, target_kernels):
         for name, function in inspect.getmembers(module, inspect.isfunction):
             if function.__module__ == module.__name__ and not name.startswith("_") and name != "install":
                 lines = len(inspect.getsource(function).splitlines())

@@ -9,7 +9,7 @@ The second counts where both are there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -147,14 +147,14 @@ class Captures:
         if name is None:
             return f"nothing is recorded of {' / '.join(architectures) or 'a target without a class'}"
         ran = f"was run beside transformers (contracts/releases/targets, {self.release})"
-        kin = self.inherits_from(architectures)
-        if kin is not None:
-            return f"{name} was never run; it inherits its setter from {kin}, which {ran}"
         if self.was_run(architectures):
             return f"{name} {ran}"
-        return (
-            f"{name} was never run; its setter in sglang {self.release} says so ({self.rules[name].setter})"
-        )
+        unjudged = self.seen[name].unjudged if name in self.seen else None
+        why = f"could not be judged ({unjudged})" if unjudged else "was never run"
+        kin = self.inherits_from(architectures)
+        if kin is not None:
+            return f"{name} {why}; it inherits its setter from {kin}, which {ran}"
+        return f"{name} {why}; taken to count as its setter does ({self.rules[name].setter}, {self.release})"
 
     def was_run(self, architectures: Sequence[str]) -> bool:
         """Whether how a target numbers its layers was seen by running its class."""
@@ -166,8 +166,42 @@ class Captures:
         name = self._known(architectures)
         if name is None or self.was_run(architectures):
             return None
-        kin = (other for other, seen in self.seen.items() if seen.states and other in self.rules)
-        return next((other for other in kin if self.rules[other].setter == self.rules[name].setter), None)
+        return next((other for other in self._kin(name) if self.seen[other].states), None)
+
+    def refused_kin(self, architectures: Sequence[str]) -> str | None:
+        """A class that has the setter of a target's, which was never run, and that the release refuses."""
+        name = self._known(architectures)
+        if name is None or self.was_run(architectures):
+            return None
+        return next((other for other in self._kin(name) if not self.seen[other].states), None)
+
+    def _kin(self, name: str) -> list[str]:
+        """The other classes that were judged and have the setter of a class."""
+        judged = [other for other, it in self.seen.items() if not it.unjudged and not it.absent]
+        setter = self.rules[name].setter
+        return [
+            other
+            for other in judged
+            if other != name and other in self.rules and self.rules[other].setter == setter
+        ]
+
+    def missed(self, architectures: Sequence[str], keys: Collection[str]) -> dict[str, str]:
+        """Keys that a config.json lacks and the target's class was seen to miss -> what became of it then.
+
+        A class that was never run is taken to miss what the one does that it inherits its setter from.
+        """
+        run = next((name for name in architectures if name in self.seen), None)
+        name = run or self.inherits_from(architectures)
+        needs = self.seen[name].needs if name else {}
+        return {key: said for key, said in needs.items() if key not in keys}
+
+    def right(self, architectures: Sequence[str]) -> bool:
+        """Whether the usual hidden states can be had of a target, as far as is known."""
+        try:
+            self.ids(architectures, default_states(LAYERS), LAYERS)
+        except NotCaptured:
+            return False
+        return True
 
     def rule(self, architectures: Sequence[str]) -> Rule | None:
         """How the first of these classes numbers its layers of which anything is known."""

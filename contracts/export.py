@@ -307,7 +307,7 @@ def _check_target(source: Checkpoint, saved: SavedConfig, target: ServedTarget) 
             raise CheckpointError(f"{target.folder / 'config.json'}: {told}")
     for what, ours, theirs in (
         ("vocab_size", layer.vocab_size, target.vocab_size),
-        ("hidden_size", saved.target_hidden_size or layer.hidden_size, target.hidden_size),
+        ("hidden_size", saved.target_hidden_size or layer.hidden_size, target.state_width),
     ):
         if theirs is not None and ours != theirs:
             raise CheckpointError(

@@ -90,7 +90,7 @@ def export_draft(
 
 
 def _version(release: str | None) -> str:
-    """The version in `sglang==VERSION`.
+    """The version in `sglang==VERSION`, or alone.
 
     Raises:
         UnsupportedRelease: it is anything else.
@@ -99,7 +99,7 @@ def _version(release: str | None) -> str:
     if release is None:
         return records.recorded_releases("sglang")[-1]
     try:
-        wanted = Requirement(release)
+        wanted = Requirement(f"sglang=={release}" if release[:1].isdigit() else release)
         (pin,) = wanted.specifier
         if wanted.name == "sglang" and pin.operator == "==":
             return pin.version

@@ -16,6 +16,9 @@ from contracts.refusals import Refusal
 SILENT = "the server starts and answers, and acceptance drops or collapses, silently"
 CONSEQUENCES = {
     Cause.DRAFT_REFUSED: "the server fails when it loads the draft",
+    Cause.TARGET_REFUSED: "the server does not start, or ends with the first batch",
+    Cause.LAST_LAYER_NOT_CAPTURED: "the state is never captured, and the first batch fails for want of it",
+    Cause.LAYER_OUT_OF_RANGE: "the state is never captured, and the first batch fails for want of it",
     Cause.CAPTURE_UNKNOWN: "it may be served right or get other layers than it was trained on; nobody looked",
     Cause.WINDOW_DIFFERS: "draft tokens are rejected more and more often beyond the length of the window",
 }
@@ -62,6 +65,13 @@ def _converted(planned: Plan) -> Iterator[tuple[str, str]]:
         if classes:
             captures = Captures.for_release(planned.dialect.release)
             yield ("known by" if captures.rule(classes) else "not known"), captures.evidence(classes)
+            if kin := captures.refused_kin(classes):
+                yield "note", f"{kin}, which has the same setter, is refused in this release; try a server"
+            if ids != sorted(ids):
+                yield "note", "keep the order of the ids: contracts explain layer-order-decides"
+            if planned.target and (missed := captures.missed(classes, planned.target.keys)):
+                lacking = ", ".join(missed)
+                yield "note", f"the target's config.json lacks {lacking}; contracts check says what follows"
 
 
 def _set(planned: Plan) -> Iterator[tuple[str, str]]:

@@ -180,6 +180,12 @@ _REPORTS: pytest.StashKey[list[pytest.TestReport]] = pytest.StashKey()
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Judge each of the chosen targets that a contract is about."""
+    if "capability" in metafunc.fixturenames:
+        from contracts.targets.capabilities import CAPABILITIES
+
+        groups = {"core", "all"} & set(metafunc.config.option.targets.split(","))
+        listed = CAPABILITIES if groups else ()
+        metafunc.parametrize("capability", [pytest.param(item, id=item.name) for item in listed])
     if "target_recipe" not in metafunc.fixturenames:
         return
     chosen = _chosen_targets(metafunc.config)
@@ -199,9 +205,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_about_no_target(item: pytest.Item) -> bool:
-    callspec = getattr(item, "callspec", None)
-    chosen = callspec.params.get("target_recipe") if callspec else None
-    return callspec is not None and "target_recipe" in callspec.params and not hasattr(chosen, "architecture")
+    params = getattr(getattr(item, "callspec", None), "params", {})
+    about = [params[name] for name in ("target_recipe", "capability") if name in params]
+    return any(not hasattr(chosen, "architecture") for chosen in about)  # pytest's word for an empty list
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -10,6 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from contracts.checkpoint import CheckpointError, read_json
 
+LANGUAGE_MODELS = ("text_config", "llm_config", "language_config", "thinker_config")
+"""Where a wrapper has the config of its language model."""
 CONTEXT_LENGTH_KEYS = (
     "max_sequence_length", "seq_length", "max_seq_len", "model_max_length", "max_position_embeddings",
 )  # fmt: skip
@@ -32,6 +35,8 @@ class ServedTarget(BaseModel):
     """Class of the target, then that of the language model that it wraps."""
     num_hidden_layers: Positive
     hidden_size: Positive
+    streams: Annotated[int, Field(ge=1, le=64)] = 1
+    """Residual streams, all of which sglang hands to an EAGLE-3 draft (models/glm5_next.py of 0.5.20)."""
     vocab_size: Positive | None = None
     """None where config.json leaves it to the default of its class."""
     context_length: Annotated[int, Field(gt=0, le=2**31)] | None = None
@@ -45,6 +50,11 @@ class ServedTarget(BaseModel):
     keys: frozenset[str] = frozenset()
     """Keys of config.json that are not null: as they stand, those of nested configs dotted, and those of the
     language model without the dot as well."""
+
+    @property
+    def state_width(self) -> int:
+        """Of one hidden state, as a draft is given it."""
+        return self.streams * self.hidden_size
 
     @classmethod
     def read(cls, folder: Path) -> ServedTarget:
@@ -67,6 +77,11 @@ class ServedTarget(BaseModel):
 
         """
         file = folder / "config.json"
+        for key in (*LANGUAGE_MODELS, "rope_parameters", "rope_scaling"):
+            if config.get(key) is not None and not isinstance(config[key], dict):
+                raise CheckpointError(
+                    f"{file}: {key} is {json.dumps(config[key])[:60]}, and must be an object"
+                )
         inner = _language_model(config)
         merged = {**config, **inner}
         merged["architectures"] = (*_names(config), *_names(inner))
@@ -75,6 +90,7 @@ class ServedTarget(BaseModel):
         merged["states_dtype"] = bool(merged.get("dtype") or merged.get("torch_dtype") or _is_mxfp4(merged))
         merged["dtype"] = _dtype(merged)
         merged["rope_theta"] = _rope_theta(merged)
+        merged["streams"] = (merged.get("hc_mult") or 1) if merged.get("mhc") else 1
         merged["keys"] = frozenset({*_keys(config), *_keys(inner)})
         try:
             return cls.model_validate(merged)
@@ -86,7 +102,7 @@ class ServedTarget(BaseModel):
 
 def _language_model(config: Mapping[str, Any]) -> dict[str, Any]:
     """The config of the language model that a target wraps; empty if it wraps none."""
-    for key in ("text_config", "llm_config", "language_config", "thinker_config"):
+    for key in LANGUAGE_MODELS:
         inner = config.get(key)
         if isinstance(inner, dict):
             return {**inner, **_language_model(inner)}

@@ -13,7 +13,7 @@ from contracts.captures import NotCaptured
 from contracts.causes import Cause
 from contracts.handoff import NotRun, ProbeFailed
 from contracts.targets.bench import Target, Targets
-from contracts.targets.capabilities import CAPABILITIES, Capability
+from contracts.targets.capabilities import Capability
 from contracts.targets.missing import missing_key
 from contracts.targets.recipes import LAYERS, TARGETS, Variation
 from contracts.targets.run import TOLERANCE
@@ -185,7 +185,6 @@ def test_every_class_has_a_recipe(targets: Targets) -> None:
         raise NotRun(f"no recipe: {told} (docs/targets.md has all)", cause=Cause.NO_RECIPE)
 
 
-@pytest.mark.parametrize("capability", CAPABILITIES, ids=lambda item: item.name)
 def test_target_beyond_this_machine_is_captured_from(targets: Targets, capability: Capability) -> None:
     """A target that is quantised or split among GPUs delivers the hidden states that its ids name."""
     classes = targets.classes()

@@ -45,7 +45,7 @@ def varied(recipe: TargetRecipe) -> TargetRecipe:
     """A recipe with heads that vLLM takes on a CPU."""
     text = recipe.settings.get("text_config", recipe.settings)
     if "kv_lora_rank" in text:
-        return recipe.varied(LATENT)
+        return recipe.varied(LATENT) if text["qk_rope_head_dim"] else recipe
     widths = {key: WIDE for key in ("head_dim", "global_head_dim") if key in text}
     wide = recipe.varied(Variation(name="wide", settings=widths) if widths else FEWER)
     rope = text.get("rope_parameters", {})
@@ -82,7 +82,7 @@ def run(recipe: TargetRecipe, python: str) -> dict[str, str]:
         try:
             transformers_targets.make(data, folder / "target")
             found = transformers_targets.observe(data, folder / "reference", prompts, TOKENS)
-        except (ValueError, RuntimeError) as error:
+        except Exception as error:  # of a class that takes no such sizes
             return {"not_run": f"transformers: {str(error).splitlines()[0]}"}
         save_file({key: tensor.numpy() for key, tensor in found.items()}, folder / "reference.safetensors")
         (folder / "asked.json").write_text(json.dumps({"prompts": prompts, "ids": list(IDS)}))
@@ -101,7 +101,7 @@ def run(recipe: TargetRecipe, python: str) -> dict[str, str]:
 def reason(told: str) -> str:
     """Why vLLM ended: what it could not import, or else its last error."""
     missing = re.findall(r"ModuleNotFoundError: (No module named \S+)", told)
-    errors = re.findall(r"^(?:\[rank0\]: )?(\w*Error: .+)$", told, re.MULTILINE)
+    errors = re.findall(r"^(?:\[rank0\]: )?(\w*Error(?:: .+)?)$", told, re.MULTILINE)
     return (missing or errors or ["vLLM ended without a word"])[-1][-300:]
 
 
@@ -134,9 +134,9 @@ def main() -> None:
     for recipe in selected(asked.targets):
         found[recipe.name] = run(recipe, asked.python)
         print(f"{recipe.name}: {json.dumps(found[recipe.name])}", flush=True)
-    ordered = {recipe.name: found[recipe.name] for recipe in TARGETS if recipe.name in found}
-    data = {"packages": versions(asked.python), "ids": list(IDS), "targets": ordered}
-    write_whole(RECORD, json.dumps(data, indent=1) + "\n")
+        ordered = {recipe.name: found[recipe.name] for recipe in TARGETS if recipe.name in found}
+        data = {"packages": versions(asked.python), "ids": list(IDS), "targets": ordered}
+        write_whole(RECORD, json.dumps(data, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -215,11 +215,11 @@ def test_markdown_tells_pairs_alike_together() -> None:
     ],
 )
 def test_neighbours_are_told_as_ranges(chosen: list[str], told: str) -> None:
-    assert views.ranges(chosen, RELEASES) == told
+    assert views.in_words(chosen, RELEASES) == told
 
 
 def test_one_release_of_one_is_named() -> None:
-    assert views.ranges(["0.5.23"], ["0.5.23"]) == "0.5.23"
+    assert views.in_words(["0.5.23"], ["0.5.23"]) == "0.5.23"
 
 
 def test_committed_matrix_has_every_release() -> None:

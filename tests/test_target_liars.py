@@ -216,6 +216,7 @@ def _arguments(function: Any, target: Fake, wrapped: Fake) -> Iterator[dict[str,
         "targets": OneClass(),
         "short_window": SHORT_WINDOW,
         "rope_base": ROPE_BASE,
+        "capability": CAPABILITIES[0],
     }
     marks = [mark for mark in getattr(function, "pytestmark", ()) if mark.name == "parametrize"]
     names = inspect.signature(function).parameters

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from contracts.header.draft import Draft
@@ -80,15 +80,3 @@ class Report:
     def notes(self) -> list[Spread]:
         """The findings that are no more than notes."""
         return [it for it in self.findings if it.finding.damage is Damage.NOTE]
-
-
-def ranges(releases: Iterable[str], known: Sequence[str]) -> str:
-    """Releases in few words: neighbours among those that are known as a range."""
-    chosen, runs, before = set(releases), list[list[str]](), ""
-    for release in known:
-        if release in chosen and runs and runs[-1][-1] == before:
-            runs[-1].append(release)
-        elif release in chosen:
-            runs.append([release])
-        before = release
-    return ", ".join(run[0] if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs)

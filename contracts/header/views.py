@@ -12,7 +12,8 @@ from rich.console import Console
 from contracts import records
 from contracts.header.findings import Damage, Finding, Verdict
 from contracts.header.reading import LIBRARY
-from contracts.header.report import Judged, Report, Spread, ranges
+from contracts.header.report import Judged, Report, Spread
+from contracts.ranges import ranges
 from contracts.terminal import printable, text
 
 FORMAT = 1

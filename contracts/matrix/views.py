@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from contracts.matrix.cells import Cell, explanation, in_order
 from contracts.matrix.table import table
 from contracts.outcome import LETTERS, Outcome
+from contracts.ranges import ranges
 from contracts.recipes import RECIPES
 
 SOUND = (Outcome.FIXED, Outcome.NOT_RUN)
@@ -118,8 +119,8 @@ def _causes(cells: Sequence[Cell], kind: str, trainings: Sequence[str], servings
         for training in trainings:
             served = [serving for serving in servings if (training, serving) in pairs]
             if served:
-                rows.setdefault(ranges(served, servings), []).append(training)
-        told = [(ranges(trained, trainings), served) for served, trained in rows.items()]
+                rows.setdefault(in_words(served, servings), []).append(training)
+        told = [(in_words(trained, trainings), served) for served, trained in rows.items()]
         lines += [f"| {cause} | {_some(names)} | {trained} | {served} |" for trained, served in told]
     seen = dict.fromkeys(cause for cause, _ in drafts)
     return [*lines, "", *(f"- **{cause}**: {explanation(cause)}" for cause in seen)]
@@ -135,17 +136,6 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names)
 
 
-def ranges(chosen: Sequence[str], every: Sequence[str]) -> str:
-    """Releases with neighbours told as a range: `0.5.6 to 0.5.9, 0.5.12`; all of several as `all`."""
-    if len(chosen) == len(every) > 1:
-        return "all"
-    runs: list[list[str]] = []
-    for release in every:
-        if release not in chosen:
-            continue
-        place = every.index(release)
-        if runs and every.index(runs[-1][-1]) == place - 1:
-            runs[-1].append(release)
-        else:
-            runs.append([release])
-    return ", ".join(run[0] if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs)
+def in_words(chosen: Sequence[str], every: Sequence[str]) -> str:
+    """Releases in few words; all of several as `all`."""
+    return "all" if len(chosen) == len(every) > 1 else ranges(chosen, every)

@@ -26,6 +26,7 @@ from contracts.probes import (
     sglang_engine,
     sglang_release,
     sglang_scheduler,
+    transformers_target,
     transformers_targets,
 )
 from contracts.probes import sglang_meta as meta
@@ -171,7 +172,7 @@ def _extract(case: dict[str, Any], target: Path, width: int) -> dict[str, torch.
     for number, request in enumerate(requests):
         prefill, *decoded = (torch.tensor(rows) for rows in request.hidden_states)
         returned = torch.cat([prefill, *(row.view(1, -1) for row in decoded)])
-        found[f"returned/{number}"] = transformers_targets.of_all_streams(returned, width)
+        found[f"returned/{number}"] = transformers_target.of_all_streams(returned, width)
         found[f"prefilled/{number}"] = torch.tensor([len(request.origin_input_ids)])
     return found
 

@@ -93,7 +93,8 @@ NOT_HERE = re.compile(
 )
 """What torch and its kin say about what this machine or this device cannot do, as RuntimeError or OSError."""
 ONLY_HERE = re.compile(
-    "^Not implemented$|'ReferenceBackend' object|'dict' object has no attribute 'model_type'"
+    "^Not implemented$|requires AMX support|"
+    "'ReferenceBackend' object|'dict' object has no attribute 'model_type'"
 )
 """What the library's path for a CPU says of what it lacks, a stand-in of what it does not know, and sglang
 0.5.18 to 0.5.22 of the config that transformers 5.12 writes for MiniMax-M3."""

@@ -106,29 +106,66 @@ def observe(folder: Path, prompt: torch.Tensor) -> TargetStates:
     from transformers import AutoModelForCausalLM
 
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    states: list[torch.Tensor] = []
-    bare: list[torch.Tensor] = []
-
-    def entering(_module: Any, inputs: Any) -> None:
-        states.append(inputs[0][0])
-
-    def leaving(_module: Any, _inputs: Any, output: Any) -> None:
-        # transformers' own tuple shows the last state after the final norm, so it is taken off the layers
-        states.append((output[0] if isinstance(output, tuple) else output)[0])
-
-    layers = model.model.layers
-    layers[0].register_forward_pre_hook(entering)
-    for layer in layers:
-        layer.register_forward_hook(leaving)
-        layer.mlp.register_forward_hook(lambda _module, _inputs, output: bare.append(output[0]))
+    states, bare, logits, _ = run(model, model.model.layers, prompt.tolist())
     with torch.no_grad():
-        logits = model(prompt[None]).logits
-        stacked = torch.stack([state.reshape(len(prompt), -1) for state in states])
-        normed = model.model.norm(stacked)
+        normed = model.model.norm(states)
     return TargetStates(
-        tokens=torch.cat([prompt, logits[0, -1].argmax()[None]]),
-        states=stacked,
+        tokens=torch.cat([prompt, logits[-1].argmax()[None]]),
+        states=states,
         normed=normed,
-        bare=torch.stack([torch.zeros_like(stacked[0]), *(item.reshape(len(prompt), -1) for item in bare)]),
+        bare=bare,
         embedding=model.get_input_embeddings().weight.detach(),
     )
+
+
+def of_all_streams(states: torch.Tensor, width: int) -> torch.Tensor:
+    """States of `width`; those of one residual stream, where a model has several, are repeated for each."""
+    return states if states.shape[-1] >= width else torch.cat([states] * (width // states.shape[-1]), -1)
+
+
+def run(model: Any, layers: Any, text: list[int]) -> tuple[torch.Tensor, ...]:
+    """What a model computes over `text`, [T], told by what enters and leaves its layers.
+
+    Returns:
+        Its hidden states, [n + 1, T, H], the last before the final norm; what the last part of each layer
+        that adds to the residual added, likewise, zeros for index 0; logits, [T, vocabulary]; the hidden
+        states that transformers itself returns, [n + 1, T, H]. With several residual streams H counts all.
+
+    """
+    states: list[torch.Tensor] = []
+
+    def entering(_module: Any, inputs: Any, named: Any) -> None:
+        states.append((inputs[0] if inputs else named["hidden_states"])[0])
+
+    def leaving(_module: Any, _inputs: Any, output: Any) -> None:
+        states.append((output[0] if isinstance(output, tuple) else output)[0])
+
+    added: dict[int, torch.Tensor] = {}
+
+    def adding(number: int) -> Any:
+        def hook(_module: Any, _inputs: Any, output: Any) -> None:
+            if isinstance(output, torch.Tensor) and output.shape == (1, *states[0].shape):
+                added[number] = output[0]  # of the last part of the layer that adds to the residual
+
+        return hook
+
+    hooks = [layers[0].register_forward_pre_hook(entering, with_kwargs=True)]
+    hooks += [layer.register_forward_hook(leaving) for layer in layers]
+    hooks += [
+        part.register_forward_hook(adding(number))
+        for number, layer in enumerate(layers, start=1)
+        for part in layer.children()
+    ]
+    with torch.no_grad():
+        output = model(input_ids=torch.tensor([text]), use_cache=False, output_hidden_states=True)
+    for hook in hooks:
+        hook.remove()
+    stacked = torch.stack([state.reshape(len(text), -1) for state in states])
+    bare = torch.zeros_like(stacked)
+    for number, tensor in added.items():
+        bare[number] = tensor
+    width = stacked.shape[-1]
+    returned = torch.stack(
+        [of_all_streams(state[0].reshape(len(text), -1), width) for state in output.hidden_states]
+    )
+    return stacked, bare, output.logits[0].float(), returned

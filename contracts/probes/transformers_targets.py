@@ -176,7 +176,7 @@ def observe(
     for number, prompt in enumerate(prompts):
         text = list(prompt)
         for _ in range(tokens):
-            states, bare, logits, returned = _run(model, layers, text)
+            states, bare, logits, returned = transformers_target.run(model, layers, text)
             text.append(int(logits[-1].argmax()))
         with torch.no_grad():
             normed = _normed(inner, states)
@@ -198,53 +198,7 @@ def _normed(inner: Any, states: torch.Tensor) -> torch.Tensor:
         return normed
     layers, tokens, width = states.shape
     streams = states.view(layers, tokens, -1, inner.norm.weight.shape[0])
-    return of_all_streams(inner.norm(inner.hc_head(streams)), width)
-
-
-def of_all_streams(states: torch.Tensor, width: int) -> torch.Tensor:
-    """States of `width`; those of one residual stream, where a model has several, are repeated for each."""
-    return states if states.shape[-1] >= width else torch.cat([states] * (width // states.shape[-1]), -1)
-
-
-def _run(model: Any, layers: Any, text: list[int]) -> tuple[torch.Tensor, ...]:
-    """Hidden states, what the last part of each layer added, logits, and the states as returned."""
-    states: list[torch.Tensor] = []
-
-    def entering(_module: Any, inputs: Any, named: Any) -> None:
-        states.append((inputs[0] if inputs else named["hidden_states"])[0])
-
-    def leaving(_module: Any, _inputs: Any, output: Any) -> None:
-        states.append((output[0] if isinstance(output, tuple) else output)[0])
-
-    added: dict[int, torch.Tensor] = {}
-
-    def adding(number: int) -> Any:
-        def hook(_module: Any, _inputs: Any, output: Any) -> None:
-            if isinstance(output, torch.Tensor) and output.shape == (1, *states[0].shape):
-                added[number] = output[0]  # of the last part of the layer that adds to the residual
-
-        return hook
-
-    hooks = [layers[0].register_forward_pre_hook(entering, with_kwargs=True)]
-    hooks += [layer.register_forward_hook(leaving) for layer in layers]
-    hooks += [
-        part.register_forward_hook(adding(number))
-        for number, layer in enumerate(layers, start=1)
-        for part in layer.children()
-    ]
-    with torch.no_grad():
-        output = model(input_ids=torch.tensor([text]), use_cache=False, output_hidden_states=True)
-    for hook in hooks:
-        hook.remove()
-    stacked = torch.stack([state.reshape(len(text), -1) for state in states])
-    bare = torch.zeros_like(stacked)
-    for number, tensor in added.items():
-        bare[number] = tensor
-    width = stacked.shape[-1]
-    returned = torch.stack(
-        [of_all_streams(state[0].reshape(len(text), -1), width) for state in output.hidden_states]
-    )
-    return stacked, bare, output.logits[0].float(), returned
+    return transformers_target.of_all_streams(inner.norm(inner.hc_head(streams)), width)
 
 
 def _layers(model: Any) -> tuple[Any, Any]:

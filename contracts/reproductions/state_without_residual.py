@@ -3,7 +3,7 @@ def main():
 
     The model appends `hidden_states` where it carries `residual` beside it; up to 0.5.16 the states are right.
     What is returned here is what an EAGLE-3 draft is given: the same setter and the same forward pass. Expected:
-    every line off by about a percent, which is bfloat16; Gemma-3 is off by nine tenths. Needs a release with
+    every line off by a few percent, which is bfloat16; Gemma-3 is off by nine tenths. Needs a release with
     enable_return_aux_hidden_states (0.5.23).
     """
     print("sglang", sglang.__version__, "transformers", transformers.__version__)

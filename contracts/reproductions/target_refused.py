@@ -3,6 +3,7 @@ def main():
     from safetensors.torch import save_file
 
     print("sglang", sglang.__version__, "transformers", transformers.__version__)
+    print("A server should start. Here it ends: no attribute 'get_embed_and_head', which is the defect.")
     experts = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=64)
     config = transformers.Qwen2MoeConfig(**SIZES, **experts, shared_expert_intermediate_size=64)
     folder, _ = save(transformers.Qwen2MoeForCausalLM, config)

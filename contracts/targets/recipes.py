@@ -696,15 +696,17 @@ TARGETS: tuple[TargetRecipe, ...] = (
 
 
 def selected(words: str) -> tuple[TargetRecipe, ...]:
-    """Those that are meant by `core`, `all`, `none`, or names between commas, of recipes or of classes.
+    """Those that are meant by `none`, or by words between commas: `core`, `all`, names of recipes or classes.
 
     Raises:
         KeyError: there is none of some name; the message lists those there are.
 
     """
-    if words in ("all", "none", "core"):
-        return tuple(recipe for recipe in TARGETS if words == "all" or (words == "core" and recipe.core))
-    known = {recipe.architecture: recipe for recipe in TARGETS} | {recipe.name: recipe for recipe in TARGETS}
+    if words == "none":
+        return ()
+    known: dict[str, tuple[TargetRecipe, ...]] = {recipe.architecture: (recipe,) for recipe in TARGETS}
+    known |= {recipe.name: (recipe,) for recipe in TARGETS}
+    known |= {"all": TARGETS, "core": tuple(recipe for recipe in TARGETS if recipe.core)}
     names = [name.strip() for name in words.split(",")]
     for name in names:
         if name not in known:
@@ -714,4 +716,4 @@ def selected(words: str) -> tuple[TargetRecipe, ...]:
             raise KeyError(
                 f"no target {name!r}{told} (there are core, all, none, {short}, and their classes)"
             )
-    return tuple({known[name].name: known[name] for name in names}.values())
+    return tuple({recipe.name: recipe for name in names for recipe in known[name]}.values())

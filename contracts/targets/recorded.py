@@ -123,7 +123,6 @@ WATCHED = (
     "MiMoForCausalLM",
     "MiMoV2FlashForCausalLM",
     "DeepseekV4ForCausalLM",
-    "Glm5NextForConditionalGeneration",
     "GlmMoeDsaForCausalLM",
 )
 """Classes that people ask for and nobody has run: whether a release has them, and captures from them."""

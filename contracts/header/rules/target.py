@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from contracts.captures import Captures, NotCaptured
 from contracts.causes import Cause
 from contracts.header.findings import Damage, Finding
 from contracts.header.rule import Offer, rule
+from contracts.ranges import ranges
+from contracts.records import recorded_releases
 from contracts.targets.recorded import COMPUTES_OTHERWISE
 
 DAMAGE = {
@@ -30,17 +32,20 @@ def sizes_are_those_of_the_target(offer: Offer) -> Iterator[Finding]:
     vocab, width = offer.draft.config.integer("vocab_size"), offer.draft.state_width
     for key, own, its in (
         ("vocab_size", vocab, offer.target.vocab_size),
-        ("hidden_size", width, offer.target.hidden_size),
+        ("hidden_size", width, offer.target.state_width),
     ):
         if own is None or its is None or own == its:
             continue
         narrow = key == "hidden_size"
+        streams = (
+            f", of {offer.target.streams} residual streams" if narrow and offer.target.streams > 1 else ""
+        )
         padded = not narrow and abs(own - its) <= PADDING
         yield Finding(
             cause=Cause.OTHER_TARGET,
             damage=Damage.FAILS if narrow else Damage.UNKNOWN if padded else Damage.COLLAPSES,
             where=key,
-            expected=f"{its}, as the target has",
+            expected=f"{its}, as the target has{streams}",
             seen=str(own),
             consequence="fc gets states of another width, and the first batch fails"
             if narrow
@@ -72,25 +77,31 @@ def target_is_no_draft(offer: Offer) -> Iterator[Finding]:
 def target_class_can_be_captured(offer: Offer) -> Iterator[Finding]:
     """The target's class delivers hidden states for EAGLE-3 in this release."""
     assert offer.target is not None
+    classes, captures = offer.target.architectures, Captures.for_release(offer.reading.release)
     try:
-        Captures.for_release(offer.reading.release).ids(offer.target.architectures, USUAL, None)
+        captures.ids(classes, USUAL, None)
     except NotCaptured as error:
         damage = DAMAGE.get(error.cause)
         if damage is None:
             return
-        known = Captures.for_release(offer.reading.release).rules
-        absent = not any(name in known for name in offer.target.architectures)
+        absent = classes and not any(name in captures.rules for name in classes)
+        none = f"none in sglang {offer.reading.release}" if classes else "config.json names no class"
         yield Finding(
             cause=error.cause,
-            damage=Damage.FAILS if absent and offer.target.architectures else damage,
-            where=f"target {' / '.join(offer.target.architectures) or 'without a class'}",
+            damage=Damage.FAILS if absent else damage,
+            where=f"target {' / '.join(classes) or 'without a class'}",
             expected="a class with a capture setter that is understood",
-            seen=f"none in sglang {offer.reading.release}" if absent else error.what,
+            seen=none if absent or not classes else error.what,
             consequence="the server raises: the class has no set_eagle3_layers_to_capture" if absent else "",
-            fix="Serve it with a release that captures this class (contracts diff lists them)."
-            if absent
-            else "",
+            fix=_served_by(classes) if classes else 'Write the class to "architectures".',
         )
+
+
+def _served_by(classes: Sequence[str]) -> str:
+    """Which releases deliver the usual states of a class."""
+    known = recorded_releases("sglang")
+    right = [release for release in known if Captures.for_release(release).right(classes)]
+    return f"Serve it with sglang {ranges(right, known)}." if right else "No recorded release serves it."
 
 
 @rule(Cause.NO_RECIPE, needs_target=True, about="eagle3")
@@ -98,19 +109,18 @@ def target_class_was_seen_to_run(offer: Offer) -> Iterator[Finding]:
     """The target's class was run beside transformers, so that what its ids deliver is known."""
     assert offer.target is not None
     classes, captures = offer.target.architectures, Captures.for_release(offer.reading.release)
-    spoken_of = [*target_is_no_draft(offer), *target_class_can_be_captured(offer)]
-    if captures.was_run(classes) or spoken_of:
+    if captures.was_run(classes) or [*target_is_no_draft(offer), *target_class_can_be_captured(offer)]:
         return
-    kin = captures.inherits_from(classes)
+    refused = captures.refused_kin(classes)
+    doubt = f"{refused}, which has the same setter, is refused in this release; most likely this one is, too"
     yield Finding(
         cause=Cause.NO_RECIPE,
-        damage=Damage.NOTE,
+        damage=Damage.UNKNOWN if refused else Damage.NOTE,
         where=f"target {classes[0]}",
         expected="a class that was run",
         seen=captures.evidence(classes),
-        consequence="taken to number its layers as that one does; most likely right"
-        if kin
-        else "taken to number its layers as its setter does; most likely right",
+        consequence=doubt if refused else "taken to number its layers so; most likely right",
+        fix=f"See that a server starts with it. Of {refused}: {_served_by([refused])}" if refused else "",
     )
 
 
@@ -119,9 +129,8 @@ def config_has_what_the_class_asks_for(offer: Offer) -> Iterator[Finding]:
     """The target's config.json has the keys that its class was seen to miss in this release."""
     assert offer.target is not None
     captures = Captures.for_release(offer.reading.release)
-    name = next((name for name in offer.target.architectures if name in captures.seen), None)
-    needs = captures.seen[name].needs if name else {}
-    lacking = {key: said for key, said in needs.items() if key not in offer.target.keys}
+    lacking = captures.missed(offer.target.architectures, offer.target.keys)
+    default = f"sglang {captures.release} then takes a default of its own; a tiny target {COMPUTES_OTHERWISE}"
     for refused in (True, False):
         keys = [key for key, said in lacking.items() if (said != COMPUTES_OTHERWISE) is refused]
         if keys:
@@ -129,11 +138,9 @@ def config_has_what_the_class_asks_for(offer: Offer) -> Iterator[Finding]:
             yield Finding(
                 cause=Cause.TARGET_CONFIG_INCOMPLETE,
                 damage=Damage.FAILS if refused else Damage.UNKNOWN,
-                where=f"target {name}",
+                where=f"target {offer.target.architectures[0]}",
                 expected=f"config.json with {', '.join(keys[:MISSED])}{more}",
-                seen="none of them" if len(keys) > 1 else "no such key",
-                consequence=f"the server raises: {lacking[keys[0]]}"
-                if refused
-                else f"sglang {captures.release} then takes a default of its own; a tiny target "
-                f"{COMPUTES_OTHERWISE}",
+                seen="no such keys, or null" if len(keys) > 1 else "no such key, or null",
+                consequence=f"the server raises: {lacking[keys[0]]}" if refused else default,
+                fix="Take over the keys of the config.json that was published with the model.",
             )

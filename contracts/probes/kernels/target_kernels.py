@@ -293,5 +293,5 @@ def _module(name: str) -> Any:
     """A module of the library; None if this release lacks it, or it cannot be imported here."""
     try:
         return importlib.import_module(name)
-    except (ImportError, AttributeError, RuntimeError):
+    except (ImportError, AttributeError, RuntimeError, AssertionError):
         return None
