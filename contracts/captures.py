@@ -19,7 +19,7 @@ from contracts import records
 from contracts.causes import Cause
 from contracts.targets import recorded
 from contracts.targets.recipes import LAYERS, TARGETS
-from contracts.targets.recorded import Seen
+from contracts.targets.recorded import Seen, Shifts
 from contracts.targets.situations import OUTPUTS
 
 
@@ -153,7 +153,7 @@ class Captures:
         why = f"could not be judged ({unjudged})" if unjudged else "was never run"
         kin = self.inherits_from(architectures)
         if kin is not None:
-            return f"{name} {why}; it inherits its setter from {kin}, which {ran}"
+            return f"{name} {why}; it has the setter of {kin}, which {ran}"
         return f"{name} {why}; taken to count as its setter does ({self.rules[name].setter}, {self.release})"
 
     def was_run(self, architectures: Sequence[str]) -> bool:
@@ -162,7 +162,7 @@ class Captures:
         return name is not None and name in self.seen and bool(self.seen[name].states)
 
     def inherits_from(self, architectures: Sequence[str]) -> str | None:
-        """The class that was run in place of a target's, which has the same setter and was not."""
+        """The first class that was run and has the setter of a target's, which was not."""
         name = self._known(architectures)
         if name is None or self.was_run(architectures):
             return None
@@ -251,7 +251,10 @@ def _seen(release: str) -> dict[str, Seen]:
 def _ran(release: str) -> dict[str, Rule]:
     """The rules that the recorded runs show, for classes that the release has."""
     setters, seen = _rules(release), recorded.shifts(release)
-    by_setter = {setters[name].setter: shifts for name, shifts in seen.items() if name in setters}
+    by_setter: dict[str, Shifts] = {}
+    for name, own_shifts in seen.items():  # the first, as inherits_from says
+        if name in setters:
+            by_setter.setdefault(setters[name].setter, own_shifts)
     found = {}
     for name, rule in setters.items():  # a class that was not run itself does as one with the same setter
         shifts = seen.get(name) or by_setter.get(rule.setter)

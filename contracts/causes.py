@@ -236,7 +236,7 @@ class Cause(StrEnum):
     )
     NO_KERNELS = (
         "kernels-missing-here",
-        "Such a target needs kernels or devices that this machine does not have and nothing stands in for.",
+        "Nothing here makes such a target, which needs kernels or devices of its own.",
         "Ask a server that runs it: contracts acceptance --url URL.",
     )
     LAST_LAYER_NOT_CAPTURED = (

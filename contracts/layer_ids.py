@@ -15,10 +15,15 @@ from contracts.header.origin import Writer
 
 OUTPUTS = {
     Writer.SPECFORGE: "SpecForge: takes the outputs of layers 1, n//2 - 1 and n - 4 of n, and calls them so",
-    Writer.EAGLE: "EAGLE reference, modeling_llama_kv.py: outputs of layers 1, n//2 - 1 and n - 4 of n",
     Writer.ANGELSLIM: "AngelSlim: writes ids for sglang, which takes outputs of layers",
 }
 """Trainers whose ids name the outputs of layers, and where that is said."""
+INPUTS = {
+    Writer.EAGLE: "EAGLE reference, modeling_llama_kv.py: what goes into layers 2, n//2 and n - 3 of n",
+    Writer.TORCHSPEC: "TorchSpec: its published head for Kimi-K2.5 names inputs of layers "
+    "(github.com/sgl-project/sglang/pull/25454)",
+}
+"""Trainers whose ids name the inputs of layers, which are hidden states, likewise."""
 COUNTS_STATES = (0, 5)
 """Release of speculators since which ids are hidden-state indices (and are written at all)."""
 
@@ -87,10 +92,12 @@ def as_trained(
         return Meaning(states=tuple(ids) if ids else None, evidence=told)
     if not ids:
         if trainer in (Writer.SPECFORGE, Writer.EAGLE) and num_layers is not None:
-            return Meaning(states=default_states(num_layers), evidence=OUTPUTS[trainer])
+            return Meaning(states=default_states(num_layers), evidence={**OUTPUTS, **INPUTS}[trainer])
         return Meaning(states=None, evidence=f"{trainer}: writes no ids that are known to mean anything")
     if trainer in OUTPUTS:
         return Meaning(states=tuple(item + 1 for item in ids), evidence=OUTPUTS[trainer])
+    if trainer in INPUTS:
+        return Meaning(states=tuple(ids), evidence=INPUTS[trainer])
     return Meaning(states=None, evidence=f"{trainer}: how it counts is not known")
 
 

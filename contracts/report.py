@@ -177,10 +177,15 @@ def in_short(verdicts: Sequence[Verdict]) -> str:
     """What came of a recipe: its worst outcome, with the causes; `holds` where all that was judged does."""
     for outcome in WORST_FIRST:
         found = [verdict for verdict in verdicts if verdict.outcome is outcome]
-        causes = dict.fromkeys(str(verdict.cause) for verdict in found if verdict.cause)
+        causes = dict.fromkeys(str(verdict.cause or _first_line(verdict)) for verdict in found)
         if found:
             return f"{outcome} {', '.join(causes)}".rstrip()
     return str(Outcome.HOLDS if any(it.outcome is Outcome.HOLDS for it in verdicts) else Outcome.NOT_RUN)
+
+
+def _first_line(verdict: Verdict) -> str:
+    """Why there is no verdict, in a line."""
+    return next(iter((verdict.reason or "").splitlines()), "")
 
 
 def _write_accept_lengths(reporter: Any, verdicts: Sequence[Verdict]) -> None:

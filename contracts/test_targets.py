@@ -191,7 +191,9 @@ def test_target_beyond_this_machine_is_captured_from(targets: Targets, capabilit
     lacking = capability.said(classes.setters, classes.quantizations)
     if lacking:
         raise NotRun(f"{capability.about}: sglang {targets.release}: {lacking}", cause=Cause.NO_SUCH_TARGET)
-    raise NotRun(f"{capability.about} needs {capability.needs}", cause=Cause.NO_KERNELS)
+    raise NotRun(
+        f"{capability.about}: nothing here runs it; it needs {capability.needs}", cause=Cause.NO_KERNELS
+    )
 
 
 def _check_delivered(tiny_target: Target, ids: tuple[int, ...] | None, states: tuple[int, ...]) -> None:

@@ -19,7 +19,7 @@ from sglang.srt.layers.moe.fused_moe_triton.fused_marlin_moe import swiglu_limit
 from transformers.models.qwen3_next import modeling_qwen3_next as theirs
 torch.manual_seed(0)
 H, HV, K, V = 2, 4, 16, 8
-HALF, LENGTHS = torch.bfloat16, [3, 1, 6]
+LENGTHS = [3, 1, 6]
 STARTS = torch.tensor([0, 3, 4, 10], dtype=torch.int32)
 SLOTS = torch.tensor([2, 0, 4], dtype=torch.int32)
 T = sum(LENGTHS)
@@ -74,6 +74,11 @@ for number, slot in enumerate(SLOTS.tolist()):
         output_final_state=True, use_qk_l2norm_in_kernel=True)
     close(read[:, part], out, 1e-5)
     close(mine[slot], last[0].transpose(1, 2), 1e-5)
+gathered = before[SLOTS.long()]
+again, last, _ = ours.chunk_gated_delta_rule_cpu(
+    q, k, v, decay, share, gathered, STARTS, use_qk_l2norm_in_kernel=True)
+assert torch.equal(again, read) and torch.equal(last, mine[SLOTS.long()])
+assert torch.equal(gathered, before[SLOTS.long()])
 untouched = [slot for slot in range(6) if slot not in SLOTS.tolist()]
 assert torch.equal(mine[untouched], before[untouched])
 
@@ -122,10 +127,10 @@ mixed, gated = torch.randn(5, channels + HV * V), torch.randn(5, 2 * HV)
 for mine, other in zip(ours.fused_qkvzba_split_reshape_cat_contiguous_cpu(mixed, gated, H, HV, K, V),
                        fused_qkvzba_split_reshape_cat_contiguous(mixed, gated, H, HV, K, V)):
     close(mine, other)
-torch.Tensor.is_cuda = True  # which these two ask before they call their kernels
+torch.Tensor.is_cuda = True  # which these two ask before they call their kernels; one skips row -1
 for name, shape in ((target_kernels.SCATTERS[0], (HV, V, K)), (target_kernels.SCATTERS[1], (channels, 3))):
     whole, kept = torch.randn(2, 6, *shape), torch.randn(2, 4, 5, *shape)
-    for rows in (None, torch.tensor([3, 0, 1])):
+    for rows in (None, torch.tensor([3, 0, 1]), *([torch.tensor([3, 0, -1])] if len(shape) == 3 else [])):
         told = [whole.clone(), whole.clone()]
         for put, into in zip((target_kernels.scatter_of_accepted, getattr(scatter, name)), told):
             put(into, kept, SLOTS, torch.tensor([2, -1, 4]), rows)

@@ -127,6 +127,8 @@ def record(side: Side, targets: Sequence[TargetRecipe], options: Options, only: 
         "without": [name for name in recorded.WATCHED if name in classes.without],
         "quantizations": list(classes.quantizations),
     }
+    for name, it in found.items():  # which --needs records
+        found[name] = replace(it, needs=before.get(name, Seen()).needs if it.states else {})
     recorded.write(side.version, side.identity.packages, before | found, told)
     recorded.read.cache_clear()
 
@@ -254,6 +256,8 @@ def _capability(name: str, release: str) -> str:
 
 
 def _takes(capability: Capability, release: str) -> str:
+    if capability.architecture is None and capability.quantization is None:
+        return "?"
     said = recorded.said(release)
     return "-" if capability.said(said["setters"], said["quantizations"]) else "takes"
 

@@ -111,6 +111,44 @@ def test_argument_that_a_kernel_does_not_know_is_loud(unusual: str, tmp_path: Pa
     assert [f"given {name}=" in line for line in out.splitlines()] == [True, True]
 
 
+STRICT = """
+import torch
+from contracts.probes.kernels import linear_attention as ours, target_kernels
+from contracts.probes.stream import OutOfReach
+
+x, weight, one = torch.ones(4, 2), torch.ones(4, 3), torch.zeros(1, dtype=torch.int32)
+state, windows = torch.zeros(1, 2, 2, 2), torch.zeros(1, 4, 2)
+prompt = (x, weight, None, windows, torch.tensor([0, 2]), [2], one, torch.tensor([False]))
+step = {"conv_state_indices": one}
+vectors = {name: torch.ones(1, 1, 2, 2) for name in "qkv"} | {name: torch.ones(1, 2) for name in "ab"}
+rule = {"A_log": torch.ones(2), "dt_bias": torch.ones(2), **vectors, "initial_state_source": state,
+        "initial_state_indices": one, "cu_seqlens": torch.tensor([0, 1])}
+update = lambda **more: ours.causal_conv1d_update_cpu(torch.ones(1, 4), windows, weight, **{**step, **more})
+delta = lambda **more: ours.fused_sigmoid_gating_delta_rule_update_cpu(**{**rule, **more})
+for call in (
+    lambda: ours.causal_conv1d_fn_cpu(*prompt, block_table=x),
+    lambda: ours.causal_conv1d_fn_cpu(*prompt, activation="gelu"),
+    lambda: update(retrieve_parent_token=x),
+    lambda: update(conv_state_indices=one - 1),
+    lambda: delta(softplus_threshold=0.5),
+    lambda: delta(initial_state_indices=one - 1),
+    lambda: delta(is_kda=True),
+):
+    try:
+        call()
+    except OutOfReach as error:
+        print(error)
+update(), delta(), ours.causal_conv1d_fn_cpu(*prompt)
+print(target_kernels.Here().zeros(2, device="cuda:0").device, target_kernels.Here().ones(1).item())
+"""
+
+
+def test_linear_attention_is_loud_about_what_it_does_not_know(tmp_path: Path) -> None:
+    *told, here = run(STRICT, tmp_path).splitlines()
+    assert [line.rpartition(" which ")[2] for line in told] == ["has no stand-in"] * 7
+    assert here == "cpu 1.0"  # what names a GPU as its place
+
+
 TORCHVISION = """
 import torch
 @torch.library.register_fake("torchvision::nms")

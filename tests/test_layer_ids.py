@@ -38,7 +38,8 @@ def test_speculators_counts_as_its_record_shows(release: str) -> None:
         (Writer.SPECFORGE, (), (2, 4, 5)),
         (Writer.ANGELSLIM, (1, 3, 4), (2, 4, 5)),
         (Writer.ANGELSLIM, None, None),
-        (Writer.TORCHSPEC, (1, 3, 4), None),
+        (Writer.TORCHSPEC, (2, 4, 5), (2, 4, 5)),
+        (Writer.EAGLE, (2, 4, 5), (2, 4, 5)),
         (Writer.UNKNOWN, (1, 3, 4), None),
     ],
 )
@@ -88,7 +89,7 @@ def test_evidence_is_the_run_where_there_was_one() -> None:
     assert "was run" in as_served("0.5.23", LLAMA, None, 8).evidence
     inherited = as_served("0.5.23", ("DeepseekV32ForCausalLM",), None, 8).evidence
     assert inherited.startswith(
-        "DeepseekV32ForCausalLM was never run; it inherits its setter from DeepseekV3ForCausalLM, which was"
+        "DeepseekV32ForCausalLM was never run; it has the setter of DeepseekV3ForCausalLM, which was"
     )
     alone = as_served("0.5.21", ("Glm5NextForConditionalGeneration",), None, 8).evidence
     assert alone == (

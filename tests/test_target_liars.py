@@ -277,7 +277,7 @@ def test_class_without_a_recipe_is_named_as_not_run() -> None:
     [
         ((), (), Cause.NO_SUCH_TARGET, "0.5.23: it cannot capture from GlmMoeDsaForCausalLM"),
         (("GlmMoeDsaForCausalLM",), (), Cause.NO_SUCH_TARGET, "knows no --quantization modelopt_fp4"),
-        (("GlmMoeDsaForCausalLM",), ("modelopt_fp4",), Cause.NO_KERNELS, "needs sparse attention"),
+        (("GlmMoeDsaForCausalLM",), ("modelopt_fp4",), Cause.NO_KERNELS, "it needs sparse attention"),
     ],
 )
 def test_target_that_only_a_gpu_runs_is_not_run_and_says_what_the_release_says(

@@ -212,6 +212,10 @@ BAILING: Mapping[str, Any] = {
     "torch_dtype": "float32",
 }  # fmt: skip
 DENSE = "its sparse attention is switched off, as it has no kernel for a CPU"
+STREAMS = (
+    "all its layers have softmax attention, and none has linear attention; a draft is given all residual "
+    "streams, so its target_hidden_size is hc_mult times the hidden size"
+)
 DEEPSEEK_FURTHER = {"moe_layer_freq": 1}
 
 TARGETS: tuple[TargetRecipe, ...] = (
@@ -677,7 +681,7 @@ TARGETS: tuple[TargetRecipe, ...] = (
             "SGLANG_OPT_USE_TILELANG_MHC_POST": "0",
         },
         streams=2,
-        note=DENSE,
+        note=f"{DENSE}; {STREAMS}",
     ),
     TargetRecipe(
         name="qwen2_moe",

@@ -202,9 +202,8 @@ def ids_are_of_the_convention_that_is_read(offer: Offer) -> Iterator[Finding]:
     draft, layers = offer.draft, offer.target.num_hidden_layers
     if draft.states or draft.origin.writer is Writer.EXPORTED or not draft.ids:
         return
-    counted = draft.origin.writer in (Writer.EAGLE, Writer.TORCHSPEC)
     told = _meanings(offer, draft.ids)
-    if _shift(offer, draft.ids) == 0 and not counted:
+    if _shift(offer, draft.ids) == 0 and not told.agree:
         yield Finding(
             cause=Cause.IDS_CONVENTION,
             damage=Damage.UNKNOWN,

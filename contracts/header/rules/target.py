@@ -119,7 +119,7 @@ def target_class_was_seen_to_run(offer: Offer) -> Iterator[Finding]:
         where=f"target {classes[0]}",
         expected="a class that was run",
         seen=captures.evidence(classes),
-        consequence=doubt if refused else "taken to number its layers so; most likely right",
+        consequence=doubt if refused else "taken to number its layers so",
         fix=f"See that a server starts with it. Of {refused}: {_served_by([refused])}" if refused else "",
     )
 

@@ -8,7 +8,9 @@ tokens included, and raises `OutOfReach` for what it does not do. Shapes:
     H heads of queries and keys of width K, HV of values of width V, groups of which share a head of keys;
     a state of HV x V x K numbers per request, in float32; a window of the last W - 1 inputs per request.
 
-tests/test_kernels.py compares each with sglang's Triton twin and with transformers' torch functions.
+tests/test_kernels.py compares each with an independent reference: gates, convolutions, the recurrent rule
+and what cuts projections apart with sglang's Triton twins, the rule over prompts (whose twin takes no
+float32) and the norms with transformers' torch.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from torch.nn import functional
 
 from contracts.probes.stream import OutOfReach
 
+SOFTPLUS = (1.0, 20.0)
+"""Its steepness, and from where on it is the identity: torch's own."""
 EPSILON = 1e-6
 """Beside the sum of squares that queries and keys are divided by."""
 
@@ -38,23 +42,21 @@ def fused_gdn_gating_cpu(
 
 def causal_conv1d_fn_cpu(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, conv_states: torch.Tensor,
-    query_start_loc: torch.Tensor, seq_lens_cpu: Any = None, cache_indices: torch.Tensor | None = None,
-    has_initial_state: torch.Tensor | None = None, activation: str | None = "silu", pad_slot_id: int = -1,
-    **_: Any,
+    query_start_loc: torch.Tensor, seq_lens_cpu: Any, cache_indices: torch.Tensor,
+    has_initial_state: torch.Tensor, activation: str | None = "silu", pad_slot_id: int = -1,
+    block_table: Any = None,
 ) -> torch.Tensor:  # fmt: skip
     """Convolution of each channel over the tokens before it, [channels, T]; `weight` is [channels, W].
 
     The window of request n, [channels, W - 1], is `conv_states[cache_indices[n]]`, and is brought forward;
     `has_initial_state[n]` tells whether there is anything in it.
     """
+    _unused("the convolution", block_table=block_table)
     reach = weight.shape[-1] - 1
-    out = torch.empty_like(x)
+    out = torch.zeros_like(x)
     for number, (start, end) in enumerate(pairwise(query_start_loc.tolist())):
-        slot = number if cache_indices is None else int(cache_indices[number])
-        if slot == pad_slot_id:
-            continue
-        window = conv_states[slot]
-        kept = window if has_initial_state is not None and has_initial_state[number] else window * 0
+        window = conv_states[_slot(cache_indices, number)]
+        kept = window if has_initial_state[number] else torch.zeros_like(window)
         seen = torch.cat([kept[:, :reach], x[:, start:end]], -1)
         out[:, start:end] = _convolved(seen, weight, bias, activation)
         window[:, :reach] = seen[:, seen.shape[-1] - reach :]
@@ -63,31 +65,34 @@ def causal_conv1d_fn_cpu(
 
 def causal_conv1d_update_cpu(
     x: torch.Tensor, conv_state: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None,
-    activation: str | None = None, cache_seqlens: Any = None,
-    conv_state_indices: torch.Tensor | None = None, num_accept_tokens: Any = None,
-    intermediate_conv_window: torch.Tensor | None = None,
+    activation: str | None = None, cache_seqlens: Any = None, *, conv_state_indices: torch.Tensor,
+    num_accept_tokens: Any = None, intermediate_conv_window: torch.Tensor | None = None,
     intermediate_state_indices: torch.Tensor | None = None, retrieve_next_token: Any = None,
-    pad_slot_id: int = -1, **_: Any,
+    retrieve_next_sibling: Any = None, retrieve_parent_token: Any = None, pad_slot_id: int = -1,
 ) -> torch.Tensor:  # fmt: skip
     """The same for one new token per request, [N, channels], or as many for each, [N, channels, tokens].
 
     `intermediate_conv_window`, [slots, tokens, channels, W - 1], takes the window after each token, by
     `intermediate_state_indices`, so that those of rejected tokens can be undone.
     """
-    if num_accept_tokens is not None or cache_seqlens is not None or retrieve_next_token is not None:
-        raise OutOfReach("the convolution was given a tree of draft tokens or a ring, which have no stand-in")
+    _unused(
+        "the convolution",
+        cache_seqlens=cache_seqlens,
+        num_accept_tokens=num_accept_tokens,
+        retrieve_next_token=retrieve_next_token,
+        retrieve_next_sibling=retrieve_next_sibling,
+        retrieve_parent_token=retrieve_parent_token,
+    )
     reach = weight.shape[-1] - 1
     tokens = x if x.dim() == 3 else x[..., None]
-    out = torch.empty_like(tokens)
+    out = torch.zeros_like(tokens)
     for number, new in enumerate(tokens):
-        slot = number if conv_state_indices is None else int(conv_state_indices[number])
-        if slot == pad_slot_id:
-            continue
-        seen = torch.cat([conv_state[slot][:, :reach], new], -1)
+        window = conv_state[_slot(conv_state_indices, number)]
+        seen = torch.cat([window[:, :reach], new], -1)
         out[number] = _convolved(seen, weight, bias, activation)
-        conv_state[slot][:, :reach] = seen[:, seen.shape[-1] - reach :]
+        window[:, :reach] = seen[:, seen.shape[-1] - reach :]
         if intermediate_conv_window is not None and intermediate_state_indices is not None:
-            kept = intermediate_conv_window[int(intermediate_state_indices[number])]
+            kept = intermediate_conv_window[_slot(intermediate_state_indices, number)]
             for step in range(new.shape[-1]):
                 kept[step] = seen[:, step + 1 : step + 1 + reach]
     return out.view(x.shape)
@@ -97,37 +102,54 @@ def _convolved(
     seen: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, activation: str | None
 ) -> torch.Tensor:
     """Each channel of [channels, W - 1 + tokens] by its own weights."""
+    if activation not in ("silu", "swish", None):
+        raise OutOfReach(f"the convolution was given activation={activation!r}, which has no stand-in")
     wide = None if bias is None else bias.float()
     out = functional.conv1d(seen.float()[None], weight.float()[:, None], wide, groups=len(weight))[0]
-    return (functional.silu(out) if activation in ("silu", "swish") else out).to(seen.dtype)
+    return (out if activation is None else functional.silu(out)).to(seen.dtype)
+
+
+def _slot(indices: torch.Tensor, number: int) -> int:
+    """Where the state of a request is."""
+    slot = int(indices[number])
+    if slot < 0:
+        raise OutOfReach("linear attention was given a request without a state, which has no stand-in")
+    return slot
+
+
+def _unused(kernel: str, **arguments: Any) -> None:
+    """Raise `OutOfReach` for what the kernel is given and does not know."""
+    given = [name for name, value in arguments.items() if value is not None and value is not False]
+    if given:
+        raise OutOfReach(f"{kernel} was given {', '.join(given)}, which has no stand-in")
 
 
 def chunk_gated_delta_rule_cpu(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, g: torch.Tensor, beta: torch.Tensor,
     initial_state: torch.Tensor, cu_seqlens: torch.Tensor, head_first: bool = False,
     use_qk_l2norm_in_kernel: bool = False, initial_state_indices: torch.Tensor | None = None,
-    scale: float | None = None, output_final_state: bool = True, **_: Any,
+    scale: float | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor | None, None]:  # fmt: skip
     """What each token reads from its request's state, [1, T, HV, V]; the states are brought forward.
 
     q, k are [1, T, H, K], v [1, T, HV, V]; `g`, `beta` [1, T, HV] are those of `fused_gdn_gating_cpu`. The
-    states of the requests are the entries `initial_state_indices` of `initial_state`, or all of them.
+    states of the requests are the entries `initial_state_indices` of `initial_state`; without them
+    `initial_state` is theirs, [N, HV, V, K], and the states are returned instead.
     """
-    if head_first:
-        raise OutOfReach("the delta rule was given heads before tokens, which has no stand-in")
-    out = torch.empty_like(v)
-    last = []
+    _unused("the delta rule", head_first=head_first, scale=scale)
+    out, states = torch.zeros_like(v), initial_state
+    if initial_state_indices is None:
+        states = initial_state.clone()
     for number, (start, end) in enumerate(pairwise(cu_seqlens.tolist())):
-        slot = number if initial_state_indices is None else int(initial_state_indices[number])
-        state = initial_state[slot].float()
+        slot = number if initial_state_indices is None else _slot(initial_state_indices, number)
+        state = states[slot].float()
         for token in range(start, end):
             state, out[0, token] = _step(
                 state, q[0, token], k[0, token], v[0, token], g[0, token].exp(), beta[0, token],
-                scale=scale, normed=use_qk_l2norm_in_kernel,
+                normed=use_qk_l2norm_in_kernel,
             )  # fmt: skip
-        initial_state[slot] = state.to(initial_state.dtype)
-        last.append(state)
-    return out, torch.stack(last) if initial_state_indices is None else None, None
+        states[slot] = state.to(states.dtype)
+    return out, states if initial_state_indices is None else None, None
 
 
 def fused_sigmoid_gating_delta_rule_update_cpu(
@@ -145,22 +167,26 @@ def fused_sigmoid_gating_delta_rule_update_cpu(
     `disable_state_update` leaves the states as they are, and `intermediate_states_buffer`, [slots, tokens,
     HV, V, K], takes the state after each token, by `intermediate_state_indices`.
     """
-    if is_kda or cache_ring or retrieve_parent_token is not None or softplus_beta != 1.0:
-        raise OutOfReach("the delta rule was given a tree of draft tokens or gates that have no stand-in")
+    _unused(
+        "the delta rule",
+        is_kda=is_kda,
+        cache_ring=cache_ring,
+        retrieve_parent_token=retrieve_parent_token,
+        scale=scale,
+        softplus=(softplus_beta, softplus_threshold) != SOFTPLUS,
+    )
     decay, share = fused_gdn_gating_cpu(A_log, a.reshape(-1, len(A_log)), b.reshape(-1, len(A_log)), dt_bias)
-    out = torch.empty_like(v)
+    out = torch.zeros_like(v)
     for number, (start, end) in enumerate(pairwise(cu_seqlens.tolist())):
-        slot = int(initial_state_indices[number])
-        if slot < 0:
-            continue
+        slot = _slot(initial_state_indices, number)
         state = initial_state_source[slot].float()
         for token in range(start, end):
             state, out[0, token] = _step(
                 state, q[0, token], k[0, token], v[0, token], decay[0, token].exp(), share[0, token],
-                scale=scale, normed=use_qk_l2norm_in_kernel,
+                normed=use_qk_l2norm_in_kernel,
             )  # fmt: skip
             if intermediate_states_buffer is not None and intermediate_state_indices is not None:
-                kept = intermediate_states_buffer[int(intermediate_state_indices[number])]
+                kept = intermediate_states_buffer[_slot(intermediate_state_indices, number)]
                 kept[token - start] = state.to(kept.dtype)
         if not disable_state_update:
             initial_state_source[slot] = state.to(initial_state_source.dtype)
@@ -169,7 +195,7 @@ def fused_sigmoid_gating_delta_rule_update_cpu(
 
 def _step(
     state: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, decay: torch.Tensor,
-    share: torch.Tensor, *, scale: float | None, normed: bool,
+    share: torch.Tensor, *, normed: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """The state after one token, [HV, V, K], and what the token reads from it, [HV, V]."""
     groups = len(v) // len(k)
@@ -179,7 +205,7 @@ def _step(
     state = state * decay[:, None, None]
     held = torch.einsum("hvk,hk->hv", state, key)
     state = state + torch.einsum("hv,hk->hvk", (v.float() - held) * share[:, None], key)
-    read = torch.einsum("hvk,hk->hv", state, query * (q.shape[-1] ** -0.5 if scale is None else scale))
+    read = torch.einsum("hvk,hk->hv", state, query * q.shape[-1] ** -0.5)
     return state, read.to(v.dtype)
 
 

@@ -7,6 +7,7 @@ the class is sglang's. tests/test_kernels.py compares each with an independent r
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -92,9 +93,10 @@ def scatter_of_accepted(
     `dst` is [layers, slots, *state], `src` [layers, requests, tokens, *state]; requests of which no token
     was verified have a negative step.
     """
-    for row, (slot, step) in enumerate(zip(dst_indices_raw.tolist(), step_indices_raw.tolist(), strict=True)):
-        if step >= 0 and slot >= 0:
-            dst[:, slot] = src[:, row if src_indices_raw is None else int(src_indices_raw[row]), step]
+    rows = list(range(len(step_indices_raw))) if src_indices_raw is None else src_indices_raw.tolist()
+    for row, slot, step in zip(rows, dst_indices_raw.tolist(), step_indices_raw.tolist(), strict=True):
+        if min(row, slot, step) >= 0:
+            dst[:, slot] = src[:, row, step]
 
 
 def swiglu_of_halves(x: torch.Tensor, gemm1_alpha: float, gemm1_limit: float) -> torch.Tensor:
@@ -163,9 +165,6 @@ def in_place(get_rope: Callable[..., Any]) -> Callable[..., Any]:
     return made
 
 
-SCATTERS = ("fused_mamba_state_scatter_with_mask", "fused_conv_window_scatter_with_mask")
-
-
 class Here:
     """torch for code that names a GPU as the place of its tensors, whatever the engine runs on.
 
@@ -183,20 +182,6 @@ class Here:
 
 
 SCATTERS = ("fused_mamba_state_scatter_with_mask", "fused_conv_window_scatter_with_mask")
-
-
-def here(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """What makes a tensor, for code that names a GPU as its place whatever the engine runs on.
-
-    sglang up to 0.5.19 keeps the states of linear attention between draft tokens so.
-    """
-
-    def made(*arguments: Any, **named: Any) -> torch.Tensor:
-        if str(named.get("device")).startswith("cuda"):
-            named["device"] = "cpu"
-        return make(*arguments, **named)
-
-    return made
 
 
 FUNCTIONS: Mapping[str, Mapping[str, Callable[..., Any]]] = {
@@ -222,7 +207,7 @@ NATIVE = "moe_forward_native"
 RUNNER, ALIGN = "sglang.srt.model_executor.model_runner", "adjust_config_with_unaligned_cpu_tp"
 LOADER = "sglang.srt.layers.moe.fused_moe_triton.layer"
 NARROW = "narrow_padded_param_and_loaded_weight"
-POOLS = "sglang.srt.mem_cache.memory_pool"
+POOLS, NAMES_A_GPU = "sglang.srt.mem_cache.memory_pool", 'device="cuda"'
 WITH_CPU_KERNEL = ("fla.layernorm_gated", "fla.fused_norm_gate")
 """Modules that ask for AMX before they call the operator for a CPU, below either of `ATTENTION`."""
 ATTENTION = ("sglang.kernels.ops.attention", "sglang.srt.layers.attention")
@@ -274,13 +259,15 @@ def install() -> tuple[str, ...]:
     if hasattr(experts, NARROW):
         setattr(experts, NARROW, loud(getattr(experts, NARROW)))
     pools = _module(POOLS)
-    if hasattr(pools, "torch"):
+    if pools is not None and NAMES_A_GPU in inspect.getsource(pools):
         pools.torch = Here()
+        told.append("memory_pool: tensors that name a GPU as their place")
     for place in ATTENTION:
         for name in WITH_CPU_KERNEL:
             found = _module(f"{place}.{name}")
             if hasattr(found, "_use_cpu"):
                 found._use_cpu = True
+                told.append(f"{name.partition('.')[2]}: its path for a CPU, without AMX")
     for name in EXPERTS:
         found = _module(name)
         if hasattr(found, NATIVE):
