@@ -42,7 +42,9 @@ def save(model_class, config, **further):
     with open(f"{folder}/config.json") as file:
         written = json.load(file)
     with open(f"{folder}/config.json", "w") as file:
-        json.dump({**written, "dtype": "bfloat16", **further}, file)
+        for key, value in further.items():
+            written[key] = {**written[key], **value} if isinstance(value, dict) and key in written else value
+        json.dump({**written, "dtype": "bfloat16"}, file)
     with torch.no_grad():
         return folder, model(torch.tensor([PROMPT]), output_hidden_states=True)
 
