@@ -225,7 +225,7 @@ def test_config_of_another_target_is_one_line(
 @pytest.mark.parametrize(
     ("release", "told"),
     [
-        ("0.5.23", "write sglang==VERSION"),
+        ("0.5.x", "write sglang==VERSION"),
         ("sglang>=0.5.23", "write sglang==VERSION"),
         ("vllm==0.5.23", "write sglang==VERSION"),
         ("sglang==", "write sglang==VERSION"),
@@ -234,6 +234,10 @@ def test_config_of_another_target_is_one_line(
 )
 def test_release_that_is_none_is_one_line(draft: Path, tmp_path: Path, release: str, told: str) -> None:
     assert told in one_line(run("export", draft, "--for", release, "-o", tmp_path / "out"))
+
+
+def test_version_alone_is_one_of_sglang(draft: Path, tmp_path: Path) -> None:
+    assert "for sglang 0.5.20" in run("export", draft, "--for", "0.5.20", "-o", tmp_path / "out").stdout
 
 
 # ---------------------------------------------------------------------------------------- help
