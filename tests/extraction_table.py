@@ -22,10 +22,9 @@ from typing import Any
 
 from safetensors.numpy import load_file, save_file
 
-from contracts.captured import identify
 from contracts.placing import write_whole
 from contracts.targets.recipes import LAYERS, TARGETS, TargetRecipe, Variation, selected
-from contracts.targets.run import TOLERANCE
+from contracts.targets.run import returned
 from contracts.targets.situations import PROMPTS, TOKENS, TRAINED
 
 PROGRAM = Path(__file__).with_name("vllm_extraction.py")
@@ -58,17 +57,8 @@ def varied(recipe: TargetRecipe) -> TargetRecipe:
 
 def told(extracted: Path, reference: Path) -> str:
     """Which hidden states were extracted, the same for all prompts, or what for which."""
-    data, seen = load_file(reference), load_file(extracted)
-    found = set()
-    for number in range(len(PROMPTS)):
-        states = seen[f"extracted/{number}"]
-        forms = {
-            "plain": data[f"plain/{number}"][:, : len(states)],
-            "normed": data[f"normed/{number}"][:, : len(states)],
-            "without residual": data[f"bare/{number}"][:, : len(states)],
-        }
-        found.add(", ".join(map(str, identify(states, forms, TOLERANCE))))  # type: ignore[arg-type]
-    return " | ".join(sorted(found))
+    seen = {name.replace("extracted", "returned"): it for name, it in load_file(extracted).items()}
+    return " | ".join(sorted(set(returned({**load_file(reference), **seen}))))
 
 
 def run(recipe: TargetRecipe, python: str) -> dict[str, str]:

@@ -13,7 +13,7 @@ import argparse
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -60,10 +60,13 @@ def seen(target: Target) -> Seen:
         return Seen(absent=str(reason)) if absent else Seen(unjudged=str(reason))
     except ProbeFailed as error:
         return Seen(unjudged=_PROBE.sub("", " ".join(str(error).partition("\n")[0].split()))[:300])
+    return replace(_seen(runs), differs=() if usual.refused else differs)
+
+
+def _seen(runs: Mapping[str, TargetRun]) -> Seen:
     return Seen(
         states={ids: _states(run) for ids, run in runs.items() if not run.refused},
         refused={ids: run.refused for ids, run in runs.items() if run.refused},
-        differs=() if usual.refused else differs,
     )
 
 
@@ -166,10 +169,12 @@ def record_needs(side: Side, targets: Sequence[TargetRecipe], options: Options) 
 
 def _with(before: Seen, target: Target, only: Sequence[Ids]) -> Seen:
     """A record with some more lists of ids."""
-    runs = {recorded.spelled(ids): target.run(ids) for ids in only}
-    states = {ids: _states(run) for ids, run in runs.items() if not run.refused}
-    refused = {ids: run.refused for ids, run in runs.items() if run.refused}
-    return replace(before, states={**before.states, **states}, refused={**before.refused, **refused})
+    more = _seen({recorded.spelled(ids): target.run(ids) for ids in only})
+    return replace(
+        before,
+        states={**before.states, **more.states},
+        refused={**before.refused, **more.refused},
+    )
 
 
 _PROBE = re.compile(r"^the serving probe failed on \S+: (OutOfReach in \S+ )?")

@@ -17,7 +17,7 @@ from contracts import blank
 from contracts.blank import weight
 from contracts.cli import app
 from contracts.gate import read_policy
-from tests.test_check_command import faulty, good
+from tests.checking import faulty, good
 
 ROOT = Path(__file__).parent.parent
 DOCUMENT = ROOT / "docs" / "check.md"

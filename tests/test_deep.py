@@ -16,8 +16,9 @@ from contracts import blank
 from contracts.cli import app
 from contracts.export import export_draft
 from contracts.group import FIXTURES
+from tests.checking import faulty, good, written
+from tests.good_drafts import by_name
 from tests.patient import Patient
-from tests.test_check_command import by_name, faulty, good, written
 
 if TYPE_CHECKING:
     from contracts.sides import Side

@@ -9,7 +9,7 @@ import pytest
 
 from contracts.header.rules import RULES
 from tests.bench import Bench
-from tests.test_check_command import NEWEST, faulty, good
+from tests.checking import NEWEST, faulty, good
 
 
 @pytest.fixture

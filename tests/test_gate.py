@@ -11,8 +11,8 @@ from typer.testing import CliRunner, Result
 from contracts import outcome
 from contracts.cli import app
 from contracts.outcome import Outcome, Verdict
-from tests.test_check_command import NEWEST, faulty, good
-from tests.test_check_command import run as check
+from tests.checking import NEWEST, faulty, good
+from tests.checking import run as check
 
 
 def record(folder: Path, *outcomes: Outcome, expected: int | None = None, name: str = "a.jsonl") -> str:

@@ -118,12 +118,16 @@ class TargetRun:
 
 def read_returned(file: Path) -> tuple[str, ...]:
     """Which hidden states an engine returned, per prompt, from what the probe wrote."""
-    data = load_file(file)
+    return returned(load_file(file))
+
+
+def returned(data: Mapping[str, Array]) -> tuple[str, ...]:
+    """Which of transformers' hidden states `returned/i` are, by prompt i."""
     told = []
     for number in range(sum(name.startswith("returned/") for name in data)):
-        returned = data[f"returned/{number}"]
-        forms = {form: states[:, : len(returned)] for form, states in _forms(data, number).items()}
-        told.append(", ".join(map(str, identify(returned, forms, TOLERANCE))))
+        seen = data[f"returned/{number}"]
+        forms = {form: states[:, : len(seen)] for form, states in _forms(data, number).items()}
+        told.append(", ".join(map(str, identify(seen, forms, TOLERANCE))))
     return tuple(told)
 
 

@@ -144,10 +144,7 @@ def chunk_gated_delta_rule_cpu(
         slot = number if initial_state_indices is None else _slot(initial_state_indices, number)
         state = states[slot].float()
         for token in range(start, end):
-            state, out[0, token] = _step(
-                state, q[0, token], k[0, token], v[0, token], g[0, token].exp(), beta[0, token],
-                normed=use_qk_l2norm_in_kernel,
-            )  # fmt: skip
+            state, out[0, token] = _step(state, token, q, k, v, g, beta, use_qk_l2norm_in_kernel)
         states[slot] = state.to(states.dtype)
     return out, states if initial_state_indices is None else None, None
 
@@ -181,10 +178,7 @@ def fused_sigmoid_gating_delta_rule_update_cpu(
         slot = _slot(initial_state_indices, number)
         state = initial_state_source[slot].float()
         for token in range(start, end):
-            state, out[0, token] = _step(
-                state, q[0, token], k[0, token], v[0, token], decay[0, token].exp(), share[0, token],
-                normed=use_qk_l2norm_in_kernel,
-            )  # fmt: skip
+            state, out[0, token] = _step(state, token, q, k, v, decay, share, use_qk_l2norm_in_kernel)
             if intermediate_states_buffer is not None and intermediate_state_indices is not None:
                 kept = intermediate_states_buffer[_slot(intermediate_state_indices, number)]
                 kept[token - start] = state.to(kept.dtype)
@@ -194,17 +188,17 @@ def fused_sigmoid_gating_delta_rule_update_cpu(
 
 
 def _step(
-    state: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, decay: torch.Tensor,
-    share: torch.Tensor, *, normed: bool,
+    state: torch.Tensor, token: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, g: torch.Tensor,
+    beta: torch.Tensor, normed: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-    """The state after one token, [HV, V, K], and what the token reads from it, [HV, V]."""
-    groups = len(v) // len(k)
-    query, key = (item.float().repeat_interleave(groups, 0) for item in (q, k))
+    """The state after one of the tokens, [HV, V, K], and what it reads from it, [HV, V]."""
+    value, groups = v[0, token], v.shape[2] // k.shape[2]
+    query, key = (item[0, token].float().repeat_interleave(groups, 0) for item in (q, k))
     if normed:
         query, key = (x * (x.square().sum(-1, keepdim=True) + EPSILON).rsqrt() for x in (query, key))
-    state = state * decay[:, None, None]
+    state = state * g[0, token].exp()[:, None, None]
     held = torch.einsum("hvk,hk->hv", state, key)
-    state = state + torch.einsum("hv,hk->hvk", (v.float() - held) * share[:, None], key)
+    state = state + torch.einsum("hv,hk->hvk", (value.float() - held) * beta[0, token][:, None], key)
     read = torch.einsum("hvk,hk->hv", state, query * q.shape[-1] ** -0.5)
     return state, read.to(v.dtype)
 
