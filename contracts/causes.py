@@ -609,6 +609,11 @@ class Cause(StrEnum):
         "The engine does not serve in the way that it was told to.",
         "Look for the argument in the release's --help: it may have been renamed, or is overridden.",
     )
+    SERVER_LEFT = (
+        "server-left-something",
+        "Processes of the server outlived it, or its port stayed taken.",
+        "End them by hand before another server is started; report it upstream with the server's log.",
+    )
     METRICS_MISSING = (
         "metrics-missing",
         "The trainer left no step accuracies beside the checkpoint, so nothing is promised.",

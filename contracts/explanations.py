@@ -1661,6 +1661,15 @@ EXPLANATIONS: Mapping[Cause, Explanation] = {
             + _served("speculative_num|eagle_topk|max_running|chunked_prefill")
         ),
     ),
+    Cause.SERVER_LEFT: Explanation(
+        why=(
+            "sglang's server is a family of processes. Its children end with it where the kernel is asked to "
+            "(PR_SET_PDEATHSIG); one that was started otherwise, or that hangs in a driver, stays, and holds "
+            "memory of the GPU and the port."
+        ),
+        symptom="Loud, later: the next server finds its port taken or too little memory.",
+        confirm="After the server was ended: `ps -ef | grep sglang` and `nvidia-smi` show who is left.",
+    ),
     Cause.METRICS_MISSING: Explanation(
         why=(
             "This is about the suite and the trainer: the promise of an accept length is made of "

@@ -19,15 +19,17 @@ from contracts.facts import CaseResult, Device, DraftFacts, Refusal, SideName
 from contracts.handoff import NotRun, describe, observed
 from contracts.kept import Case
 from contracts.outcome import Kind
-from contracts.recipes import Recipe
+from contracts.recipes import DType, Recipe
 from contracts.served_target import ServedTarget
-from contracts.settings import SETTINGS, Setting
+from contracts.settings import HEAD_DIM, SETTINGS, STEPS, Setting
 from contracts.sides import Side, SideRun
 
 UNUSABLE = ("build", "reload")
 """Stages of training without which there is no draft to hand over."""
 TRAINING_TIMEOUT = 600.0
 """Seconds that building a draft by training it may take, at the least."""
+GPU_TIMEOUT = 900.0
+"""Seconds for a case on a GPU, at the least: each imports the library, and may compile kernels."""
 RELEASE: Case = {"case": "release", "release": "{folder}/release.json"}
 """Asks a probe for what its release shows whatever the recipe."""
 FIXTURES = PROBES.parent / "fixtures"
@@ -49,6 +51,8 @@ class Options:
     progress: Callable[[str], Progress] | None
     device: Device = "cpu"
     """What depths forward and engine run on."""
+    settings: Callable[[], Sequence[Setting]] = lambda: SETTINGS
+    """In which the engine serves on that device; none if this machine does not have it."""
     server_args: tuple[str, ...] = ()
     """Of the user's own server, beside what export names."""
 
@@ -205,6 +209,8 @@ class Group:
             return self._run("serving", about, [*loading, *running])
         # The meta device of depth load needs the CPU's classes, which one process cannot have beside a GPU's.
         loaded = self._run("serving", ", loading", loading)
+        if not self._options.settings():
+            return loaded
         ran = self._run("serving", f"{about} on {self._options.device}", running, self._options.device)
         told = tuple(f"{item}, at depth load" for item in loaded.stand_ins)
         return replace(loaded, stand_ins=told) | ran
@@ -220,10 +226,20 @@ class Group:
             if not self.training_refusals(name, "replay"):
                 running.append(self.forward_case(name))
         if self._scenario:
+            settings = self._options.settings()
             for target in {self._recipes[name].target.name: name for name in self.plans}.values():
-                running.append(self.engine_case(target, None))
-            running += [self.engine_case(name, setting) for name in self.plans for setting in SETTINGS]
+                dtypes = dict.fromkeys(self.dtype(target, setting) for setting in settings)
+                running += [self.alone_case(target, dtype) for dtype in dtypes]
+            running += [self.engine_case(name, setting) for name in self.plans for setting in settings]
         return loading, running
+
+    def server_args(self, recipe: str) -> list[str]:
+        """What a server is told so that it serves the recipe's exported draft in chains."""
+        chain = ("--speculative-algorithm", "EAGLE3", "--speculative-num-steps", str(STEPS))
+        return [
+            *(*chain, *SETTINGS[0].server_args),
+            *(*self.plans[recipe].server_args, *self._options.server_args),
+        ]
 
     def _load_case(self, recipe: str, kind: Kind) -> dict[str, Any]:
         return {
@@ -238,35 +254,55 @@ class Group:
     def forward_case(self, recipe: str) -> dict[str, Any]:
         """What the serving probe is asked so that it runs the recipe's exported draft."""
         return {
-            **self._load_case(recipe, "exported"),
+            **self._running_case(recipe),
             "case": f"forward/{recipe}",
-            "device": self._options.device,
             "dtype": self._recipes[recipe].served_dtype,
             "inputs": self.trained.folders[recipe] / "inputs.safetensors",
             "replay": "{folder}/replay.safetensors",
         }
 
-    def engine_case(self, recipe: str, setting: Setting | None) -> dict[str, Any]:
-        """What the serving probe is asked so that its engine serves prompts; without a setting, no draft."""
-        assert self._scenario is not None
-        case = {
-            **self._load_case(recipe, "exported"),
-            "case": f"engine/{recipe}/{setting.name}" if setting else self.alone(recipe),
-            "device": self._options.device,
-            "dtype": self._recipes[recipe].served_dtype,
-            "run": "{folder}/run.json",
-            **self._scenario,
-        }
-        if setting:
-            case["server_args"] = [*case["server_args"], *setting.server_args]
-        else:
-            del case["folder"]
-            case["server_args"] = []
+    def _running_case(self, recipe: str) -> dict[str, Any]:
+        case = self._load_case(recipe, "exported") | {"device": self._options.device}
+        if self._options.device != "cpu":
+            case["timeout"] = max(GPU_TIMEOUT, self._options.case_timeout)
         return case
 
-    def alone(self, recipe: str) -> str:
+    def engine_case(self, recipe: str, setting: Setting) -> dict[str, Any]:
+        """What the serving probe is asked so that its engine serves prompts with the recipe's draft."""
+        assert self._scenario is not None
+        case = self._running_case(recipe)
+        return {
+            **case,
+            "case": f"engine/{recipe}/{setting.name}",
+            "dtype": self.dtype(recipe, setting),
+            "graphs": setting.graphs,
+            "head_dim": HEAD_DIM if setting.of_gpus else None,
+            "run": "{folder}/run.json",
+            **self._scenario,
+            "server_args": [*case["server_args"], *setting.server_args],
+        }
+
+    def alone_case(self, recipe: str, dtype: DType) -> dict[str, Any]:
+        """What the serving probe is asked so that its engine serves prompts without a draft."""
+        assert self._scenario is not None
+        case = {
+            **self._running_case(recipe),
+            "case": self.alone(recipe, dtype),
+            "dtype": dtype,
+            "run": "{folder}/run.json",
+            **self._scenario,
+            "server_args": [],
+        }
+        del case["folder"]
+        return case
+
+    def dtype(self, recipe: str, setting: Setting) -> DType:
+        """What the engine computes in."""
+        return setting.dtype or self._recipes[recipe].served_dtype
+
+    def alone(self, recipe: str, dtype: DType) -> str:
         """Name of the case in which the target of a recipe serves without a draft."""
-        return f"engine/{self._recipes[recipe].target.name}/alone"
+        return f"engine/{self._recipes[recipe].target.name}/alone-{dtype}"
 
     def readable(self, recipe: str, refusals: Sequence[Refusal]) -> tuple[Refusal, ...]:
         """What a library said, without the folders of this machine, so that it reads the same anywhere."""

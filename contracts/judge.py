@@ -126,6 +126,7 @@ class Judge:
                 session=session,
                 case_timeout=option.case_timeout,
                 progress=None if worker else _ProgressLine(config).start,
+                say=(lambda _: None) if worker else _ProgressLine(config).say,
                 device=option.device,
                 server_args=words(option.server_args),
                 targets=_targets(option.targets),
@@ -365,6 +366,10 @@ class _ProgressLine:
         """Report on one probe, from when it is started; a run that is in the cache starts none."""
         self.title = title
         return self._show
+
+    def say(self, words: str) -> None:
+        """Say what is waited for."""
+        self._write(f"{words} ...", "\n")
 
     def _show(self, done: int, total: int) -> None:
         if done == 0:

@@ -12,6 +12,7 @@ has this package installed pays nothing.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import uuid
 from collections.abc import Generator
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from contracts.handoff import Handoff
     from contracts.judge import Judge
     from contracts.replay import Replay
+    from contracts.service import Served, Serving
     from contracts.settings import Setting
     from contracts.snapshots import SurfaceSnapshot
     from contracts.targets.bench import Target, Targets
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from contracts.workbench import Workbench
 
 MARK = "contracts"
+GPU_MARK, SERVER_MARK = "gpu", "server"
 T = TypeVar("T")
 
 
@@ -82,8 +85,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--device",
         choices=("cpu", "cuda"),
-        default=os.environ.get("CONTRACTS_DEVICE") or "cpu",
-        help="where the serving library runs drafts [CONTRACTS_DEVICE; default: cpu]",
+        default=os.environ.get("CONTRACTS_DEVICE") or None,
+        help="where the serving library runs drafts "
+        '[CONTRACTS_DEVICE; default: cuda with -m "contracts and gpu", else cpu]',
     )
     group.addoption(
         "--targets",
@@ -121,15 +125,27 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_SESSION] = (
         worker.get("contracts_session") or os.environ.get("CONTRACTS_SESSION") or uuid.uuid4().hex
     )
-    config.addinivalue_line("markers", f"{MARK}: a promise about the interface between training and serving")
+    for line in (
+        f"{MARK}: a promise about the interface between training and serving",
+        f"{GPU_MARK}: runs a draft, so that a GPU can judge it, with the release's own kernels",
+        f"{SERVER_MARK}: starts the real HTTP server (left out unless asked for, and on a GPU)",
+    ):
+        config.addinivalue_line("markers", line)
     config.stash[_REPORTS] = []
     config.pluginmanager.register(_Recorder(config.stash[_REPORTS]), "contracts-recorder")
     expression = getattr(config.option, "markexpr", "") or ""
     selected = MARK in expression and "not" not in expression
+    if config.option.device is None:
+        config.option.device = "cuda" if asks_for(expression, GPU_MARK) else "cpu"
     if selected and getattr(config.option, "tbstyle", None) == "auto":
         config.option.tbstyle = "no"  # the summary tells each verdict, once
     if not worker and (selected or (not expression and _options_given(config))):
         _judge(config)  # so that a bad option is refused before any xdist worker starts
+
+
+def asks_for(expression: str, mark: str) -> bool:
+    """Whether a mark expression selects contracts by this mark."""
+    return bool(re.search(rf"(?<!not )\b{mark}\b", expression))
 
 
 def _options_given(config: pytest.Config) -> bool:
@@ -197,8 +213,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Take out contracts about targets that none of the chosen ones is judged by."""
-    nobody = [item for item in items if _is_about_no_target(item)]
+    """Take out contracts about targets that none of the chosen ones is judged by, and other tiers'."""
+    nobody = [item for item in items if _is_about_no_target(item) or _is_of_another_tier(item)]
     if nobody:
         items[:] = [item for item in items if item not in nobody]
         config.hook.pytest_deselected(items=nobody)
@@ -208,6 +224,31 @@ def _is_about_no_target(item: pytest.Item) -> bool:
     params = getattr(getattr(item, "callspec", None), "params", {})
     about = [params[name] for name in ("target_recipe", "capability") if name in params]
     return any(not hasattr(chosen, "architecture") for chosen in about)  # pytest's word for an empty list
+
+
+def _is_of_another_tier(item: pytest.Item) -> bool:
+    """Whether a contract needs a GPU, or starts a server, in a session that is not about that."""
+    if not is_contract(item) or item.config.option.device != "cpu":
+        return False
+    expression = getattr(item.config.option, "markexpr", "") or ""
+    setting = getattr(getattr(item, "callspec", None), "params", {}).get("setting")
+    needs_gpu = bool(getattr(setting, "of_gpus", False))
+    return (needs_gpu and not asks_for(expression, GPU_MARK)) or (
+        item.get_closest_marker(SERVER_MARK) is not None and not asks_for(expression, SERVER_MARK)
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Run nothing that a missing GPU is needed for."""
+    if item.get_closest_marker(GPU_MARK) is None or not is_contract(item):
+        return
+    if item.config.option.device != "cpu":
+        from contracts.handoff import NotRun
+
+        why_not = _judge(item.config).workbench.why_not()
+        if why_not:
+            raise NotRun(why_not)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -333,6 +374,14 @@ def acceptance(
     Parametrise `recipe` with those that speak and `setting` with some of contracts.settings.
     """
     found = workbench.acceptance(recipe.name, setting)
+    request.node.stash[FIGURES] = found.figures()
+    return found
+
+
+@pytest.fixture
+def served(request: pytest.FixtureRequest, workbench: Workbench, recipe: Recipe, setting: Serving) -> Served:
+    """The library's own HTTP server with one recipe's draft, beside what training expects of it."""
+    found = workbench.served(recipe.name, setting)
     request.node.stash[FIGURES] = found.figures()
     return found
 

@@ -15,7 +15,8 @@ from contracts.causes import by_code
 from contracts.handoff import NotRun
 from contracts.outcome import LETTERS, Outcome, Verdict
 from contracts.recipes import RECIPES
-from contracts.settings import SETTINGS, STEPS
+from contracts.service import SERVINGS
+from contracts.settings import GPU_SETTINGS, SETTINGS, STEPS
 from contracts.targets.recipes import TARGETS
 
 if TYPE_CHECKING:
@@ -34,8 +35,20 @@ COLOURS = {
 WORST_FIRST = (Outcome.BROKEN, Outcome.CHANGED, Outcome.FIXED, Outcome.ERROR, Outcome.KNOWN)
 _NAMES = [*(recipe.name for recipe in RECIPES), "release", *(target.name for target in TARGETS)]
 _PLACES = {name: place for place, name in enumerate(_NAMES)}
-_ABOUT = {setting.name: setting.about for setting in SETTINGS}
-_DEPTHS = {"acceptance": "engine", "targets": "engine", "forward": "forward", "header": "header"}
+_ABOUT = {
+    **{setting.name: setting.about for setting in (*SETTINGS, *GPU_SETTINGS)},
+    **{serving.name: f"the server, {serving.about}" for serving in SERVINGS},
+}
+_DEPTHS = {
+    **{"acceptance": "engine", "targets": "engine", "forward": "forward", "header": "header"},
+    "server": "server",
+}
+    "acceptance": "engine",
+    "targets": "engine",
+    "forward": "forward",
+    "header": "header",
+    "server": "server",
+}
 """By module; the others are of depth load."""
 ACCEPT_LENGTHS = {
     "accept_length": "served: {about}",
@@ -118,7 +131,9 @@ def write_summary(reporter: Any, judge: Judge) -> None:
     device = judge.workbench.device
     modules = {verdict.contract.partition(".")[0] for verdict in verdicts}
     judged = {_DEPTHS.get(module, "load") for module in modules}
-    depths = ", ".join(depth for depth in ("header", "load", "forward", "engine") if depth in judged)
+    depths = ", ".join(
+        depth for depth in ("header", "load", "forward", "engine", "server") if depth in judged
+    )
     reporter.write_line(f"draft-contracts {__version__}, depths: {depths or 'none'} (on {device})")
     sides = {} if judged == {"header"} else environment(judge)
     for side, lines in sides.items():
@@ -145,7 +160,7 @@ def _write_matrix(reporter: Any, verdicts: Sequence[Verdict], *, told: bool = Fa
     Above it the recipes, and what came of each in a few words if it is to be `told`.
     """
     recipes = sorted({v.recipe for v in verdicts} - {""}, key=_recipe_order)
-    if not recipes:
+    if not recipes or all(verdict.outcome is Outcome.NOT_RUN for verdict in verdicts):
         return
     wide = max(map(len, recipes))
     for number, recipe in enumerate(recipes, start=1):

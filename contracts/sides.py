@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -146,6 +146,48 @@ class Side:
                 self._ask(missing, cache, session, case_timeout, progress, device)
                 answers |= {key: self._find(cache, key, case, session) for key, case in missing.items()}
         return SideRun.of(answer for answer in answers.values() if answer)
+
+    def serve(
+        self,
+        case: Case,
+        cache: Path,
+        answer: Callable[[Case, Path], CaseResult],
+        *,
+        session: str = "",
+        device: Device = "cpu",
+    ) -> Kept:
+        """One case that a server of this side's answers in place of the probe; kept as a probe's is.
+
+        Args:
+            case: what is asked.
+            cache: where answers are kept.
+            answer: asks a server; it is given the case with its folder filled in, and that folder.
+            session: as of `run`.
+            device: the server runs on it.
+
+        Raises:
+            CacheUnavailable: `cache` cannot be written.
+
+        """
+        make_folder(cache)
+        session = session or kept.OWN_SESSION
+        key = kept.key(case, self._salt(device), kept.Contents())
+        with FileLock(cache / f"{self.library}-{self.version}-{key}.lock"):
+            found = self._find(cache, key, case, session)
+            if found is not None:
+                return found
+            folder = kept.in_progress(self._place(cache, key))
+            try:
+                result = answer(kept.request(case, folder), folder)
+                kept.save(folder, case, result, ())
+                place = self._place(cache, key)
+                place = kept.unsettled(place, session) if result.error else place
+                kept.settle(folder, place, lambda other: kept.load(other, case) is not None)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+            found = self._find(cache, key, case, session)
+            assert found is not None
+            return found
 
     def _find(self, cache: Path, key: str, case: Case, session: str) -> Kept | None:
         place = self._place(cache, key)

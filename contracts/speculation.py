@@ -27,7 +27,7 @@ class Round:
     branches: tuple[tuple[int, ...], ...] = ()
     """What each branch of the draft's cache was fed on the way, token by token. sglang keeps as many as topk
     and moves nothing between them (spec_utils.py, select_top_k_tokens): a token whose parent was fed to
-    another branch follows on what its own one holds."""
+    another branch follows on what its own one holds. Empty where nobody saw it: of trees in CUDA graphs."""
 
     def path(self, tokens: tuple[int, ...]) -> int:
         """Length of the longest path from the root that says `tokens`."""
@@ -51,7 +51,7 @@ class Round:
     def follows_its_own_branch(self, node: int) -> bool:
         """Whether one branch of the cache holds all that leads to a node, so that it follows on that."""
         before = self.prefix(node)
-        return any(branch[: len(before)] == before for branch in self.branches)
+        return not before or any(branch[: len(before)] == before for branch in self.branches)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,15 +11,15 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from contracts.acceptance import TOLERANCE, Acceptance, first_other
+from contracts.acceptance import Acceptance, first_other
 from contracts.captured import check_captured, row_errors
 from contracts.handoff import describe
 from contracts.recipes import RECIPES, Recipe
-from contracts.settings import SETTINGS, Setting
+from contracts.settings import GPU_SETTINGS, SETTINGS, Setting
 from contracts.verdict import Broken, Cause
 from contracts.workbench import Workbench
 
-pytestmark = pytest.mark.contracts
+pytestmark = [pytest.mark.contracts, pytest.mark.gpu]
 
 
 def _each(name: str, values: Iterable[Recipe] | Iterable[Setting]) -> pytest.MarkDecorator:
@@ -28,8 +28,8 @@ def _each(name: str, values: Iterable[Recipe] | Iterable[Setting]) -> pytest.Mar
 
 every_draft = _each("recipe", [recipe for recipe in RECIPES if recipe.speaks])
 trained_drafts = _each("recipe", [recipe for recipe in RECIPES if recipe.built_by == "trainer"])
-every_setting = _each("setting", SETTINGS)
-chains = _each("setting", [setting for setting in SETTINGS if setting.topk == 1])
+every_setting = _each("setting", (*SETTINGS, *GPU_SETTINGS))
+chains = _each("setting", [setting for setting in (*SETTINGS, *GPU_SETTINGS) if setting.topk == 1])
 
 
 @every_draft
@@ -188,6 +188,6 @@ def _compare(acceptance: Acceptance, part: str, cause: Cause) -> None:
     if trained.shape != served.shape:
         raise Broken(cause, expected=f"shape {list(trained.shape)}", seen=f"shape {list(served.shape)}")
     errors = row_errors(trained, served)
-    if errors.max() > TOLERANCE:
+    if errors.max() > acceptance.tolerance:
         row = int(np.argmax(errors))
         raise Broken(cause, expected=f"the {part} as trained", seen=f"off by {errors.max():.2g} at row {row}")

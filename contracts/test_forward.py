@@ -15,7 +15,7 @@ from contracts.replay import COMPUTED, Replay
 from contracts.verdict import Broken
 from contracts.workbench import Workbench
 
-pytestmark = pytest.mark.contracts
+pytestmark = [pytest.mark.contracts, pytest.mark.gpu]
 
 
 def test_draft_runs_in_training(workbench: Workbench, recipe: Recipe) -> None:

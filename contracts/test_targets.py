@@ -20,7 +20,7 @@ from contracts.targets.run import TOLERANCE
 from contracts.targets.situations import BY_NAME, OUTPUTS, TRAINED
 from contracts.verdict import Broken
 
-pytestmark = pytest.mark.contracts
+pytestmark = [pytest.mark.contracts, pytest.mark.gpu]
 
 
 def test_target_is_served_with_a_draft(tiny_target: Target) -> None:

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
-from contracts import records, spelled
+from contracts import gpus, records, service, spelled
 from contracts.acceptance import Acceptance
 from contracts.causes import Cause
 from contracts.conversation import Progress
 from contracts.facts import CASE_TIMEOUT, CaseResult, Device, DraftFacts, Refusal, SideName
 from contracts.group import Group, Options
 from contracts.handoff import Handoff, NotRun, describe, observed
-from contracts.kept import Case
+from contracts.kept import Case, Kept
 from contracts.outcome import Kind
 from contracts.probes import language
 from contracts.promise import METRICS
-from contracts.recipes import RECIPES, Recipe
+from contracts.recipes import RECIPES, DType, Recipe
 from contracts.replay import Replay
-from contracts.settings import TOKENS, Setting
+from contracts.service import Served, Serving
+from contracts.settings import GPU_SETTINGS, SETTINGS, TOKENS, Setting
 from contracts.sides import Side, SideUnavailable
 from contracts.surfaces import Shown, draft_of
 from contracts.targets.bench import Targets
@@ -41,6 +44,7 @@ class Workbench:
         session: str = "",
         case_timeout: float = CASE_TIMEOUT,
         progress: Callable[[str], Progress] | None = None,
+        say: Callable[[str], None] = lambda _: None,
         device: Device = "cpu",
         server_args: tuple[str, ...] = (),
         recipes: tuple[Recipe, ...] = RECIPES,
@@ -53,12 +57,15 @@ class Workbench:
         self._pythons = pythons
         self._recipes = {recipe.name: recipe for recipe in recipes}
         self._sides: dict[SideName, Side | SideUnavailable] = {}
+        self._services: dict[tuple[str, Serving], Kept] = {}
+        self._session, self._say = session, say
         options = Options(
             cache=cache,
             session=session,
             case_timeout=case_timeout,
             progress=progress,
             device=device,
+            settings=self.settings,
             server_args=server_args,
         )
         self.targets = Targets(targets, self.side, options)
@@ -92,6 +99,25 @@ class Workbench:
         if isinstance(found, SideUnavailable):
             raise NotRun(str(found), side_missing=True)
         return found
+
+    @cached_property
+    def machine(self) -> gpus.Machine:
+        """The GPUs that the serving side finds, and what its release offers for them."""
+        return gpus.look(self.side("serving").python)
+
+    def settings(self) -> Sequence[Setting]:
+        """In which the engine can serve on this session's device."""
+        if self.device == "cpu":
+            return SETTINGS
+        return [setting for setting in (*SETTINGS, *GPU_SETTINGS) if self.why_not(setting) is None]
+
+    def why_not(self, setting: Setting | Serving | None = None) -> str | None:
+        """Why nothing, or not this setting, can be served on this session's device; None if it can."""
+        if self.device == "cpu":
+            return "only a GPU serves so: --device cuda" if setting and setting.of_gpus else None
+        if not isinstance(setting, Setting) or setting.backend is None:
+            return self.machine.reason
+        return self.machine.why_not(setting.backend, setting.topk)
 
     def train(self) -> None:
         """Let the training probe answer all that contracts will ask it."""
@@ -265,15 +291,99 @@ class Workbench:
             NotRun: there is nothing to compare with, because the training library raised.
 
         """
+        why_not = self.why_not(setting)
+        if why_not:
+            raise NotRun(why_not)
         self.handoff(recipe)
         group = self.group(recipe)
         untrained = group.training_refusals(recipe, "generate")
         if untrained:
             raise NotRun(f"the training side did not continue the prompts: {describe(untrained)}")
         found: list[Refusal] = []
-        for case in (group.alone(recipe), f"engine/{recipe}/{setting.name}"):
+        alone = group.alone(recipe, group.dtype(recipe, setting))
+        for case in (alone, f"engine/{recipe}/{setting.name}"):
             found += observed(group.served.results[case], "serving").refusals
+        if setting.of_gpus and any(gpus.UNSUITED.search(item.message) for item in found):
+            raise NotRun(f"the release says of this GPU: {describe(tuple(found))}")
         return group.readable(recipe, found)
+
+    # -------------------------------------------------------------------- the server
+
+    def server_refusals(self, recipe: str, serving: Serving) -> tuple[Refusal, ...]:
+        """What the serving library raised instead of starting its server with the recipe's draft.
+
+        Raises:
+            NotRun: this machine cannot start it so, or there is nothing to compare with.
+
+        """
+        why_not = self.why_not_served(serving)
+        if why_not:
+            raise NotRun(why_not)
+        self.handoff(recipe)
+        group = self.group(recipe)
+        untrained = group.training_refusals(recipe, "generate")
+        if untrained:
+            raise NotRun(f"the training side did not continue the prompts: {describe(untrained)}")
+        return group.readable(recipe, observed(self._service(recipe, serving).result, "serving").refusals)
+
+    def why_not_served(self, serving: Serving) -> str | None:
+        """Why this machine cannot start the server so; None if it can."""
+        if self.device == "cpu":
+            cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+            few = f"{serving.ranks} ranks need as many cores; there is {cores}"
+            return few if serving.ranks > cores else self.why_not(serving)
+        found = len(self.machine.gpus)
+        if 0 < found < serving.ranks:
+            return f"{serving.ranks} ranks need as many GPUs; there is {found}"
+        return self.machine.reason
+
+    def served(self, recipe: str, serving: Serving) -> Served:
+        """What the server made of the recipe's draft, beside what training expects of it.
+
+        Raises:
+            NotRun: it did not start.
+
+        """
+        refusals = self.server_refusals(recipe, serving)
+        if refusals:
+            raise NotRun(f"the server did not start: {describe(refusals)}")
+        group = self.group(recipe)
+        return Served.read(
+            expected=group.expected(recipe),
+            service=self._service(recipe, serving).folder / "service.json",
+            metrics=group.draft_folder(recipe) / METRICS,
+            serving=serving,
+            dtype=self._served_dtype(recipe),
+        )
+
+    def _served_dtype(self, recipe: str) -> DType:
+        return self._recipes[recipe].served_dtype if self.device == "cpu" else "bfloat16"
+
+    def _service(self, recipe: str, serving: Serving) -> Kept:
+        if (recipe, serving) not in self._services:
+            side, group = self.side("serving"), self.group(recipe)
+            title = f"sglang {side.version}, its HTTP server ({serving.name})"
+            asked = service.case(
+                serving,
+                recipe,
+                self.device,
+                draft=group.draft_folder(recipe, "exported"),
+                target=group.target_folder(recipe),
+                dtype=self._served_dtype(recipe),
+                server_args=[*group.server_args(recipe), *serving.server_args],
+                prompts=language.prompts(),
+                tokens=TOKENS,
+            )
+            self._services[recipe, serving] = side.serve(
+                asked,
+                self.cache,
+                lambda case, folder: service.serve(
+                    side.python, case, folder, lambda words: self._say(f"{title}: {words}")
+                ),
+                session=self._session,
+                device=self.device,
+            )
+        return self._services[recipe, serving]
 
     def acceptance(self, recipe: str, setting: Setting) -> Acceptance:
         """What an engine made of the recipe's draft, beside what training expects of it.
@@ -286,11 +396,12 @@ class Workbench:
         if refusals:
             raise NotRun(f"the serving side did not serve the prompts: {describe(refusals)}")
         group = self.group(recipe)
-        folders = group.served.folders
+        folders, dtype = group.served.folders, group.dtype(recipe, setting)
         return Acceptance.read(
             expected=group.expected(recipe),
             run=folders[f"engine/{recipe}/{setting.name}"] / "run.json",
-            alone=folders[group.alone(recipe)] / "run.json",
+            alone=folders[group.alone(recipe, dtype)] / "run.json",
             metrics=group.draft_folder(recipe) / METRICS,
             setting=setting,
+            dtype=dtype,
         )

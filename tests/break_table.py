@@ -129,7 +129,7 @@ def _engine(
     acceptance = Acceptance.read(
         expected=group.expected(draft),
         run=run.folders[f"{ENGINE}/{draft}/{number}"] / "run.json",
-        alone=group.served.folders[group.alone(draft)] / "run.json",
+        alone=group.served.folders[group.alone(draft, "float32")] / "run.json",
         metrics=group.draft_folder(draft) / METRICS,
         setting=CHAIN,
     )

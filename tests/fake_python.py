@@ -15,6 +15,9 @@ plan = json.load(open({plan!r}))
 if sys.argv[2] == "identify":
     sys.stdout.write(plan["identity"])
     sys.exit(plan.get("identify_status", 0))
+if sys.argv[2] == "machine":
+    sys.stdout.write(plan["machine"])
+    sys.exit(0)
 order = json.load(open(sys.argv[4]))
 with open({plan!r} + ".runs", "a") as runs:
     runs.write(json.dumps(order) + "\\n")
@@ -57,6 +60,11 @@ for step in plan["steps"]:
         out.write(step + "\\n")
 """
 
+ONE_GPU: dict[str, Any] = {
+    "torch": "2.14.1",
+    "gpus": [{"name": "a GPU", "capability": [9, 0], "memory": 80 << 30}],
+    "backends": ["fa3", "flashinfer", "flashmla", "triton"],
+}
 HELLO = json.dumps({"kind": "hello", "protocol": PROTOCOL, "stand_ins": ["a stand-in"]})
 
 
@@ -68,6 +76,7 @@ def fake_python(
     steps: tuple[str, ...] = (HELLO, "answers", "end"),
     answers: dict[str, Any] | None = None,
     identity: str | None = None,
+    machine: dict[str, Any] | str = ONE_GPU,
     files: dict[str, Path] | None = None,
 ) -> Path:
     """Write an executable that stands for an interpreter with `library` in it.
@@ -91,6 +100,7 @@ def fake_python(
         json.dumps(
             {
                 "identity": json.dumps(to_json(identified)) if identity is None else identity,
+                "machine": machine if isinstance(machine, str) else json.dumps(machine),
                 "steps": steps,
                 "answers": answers or {},
                 "files": {str(source): place for place, source in (files or {}).items()},

@@ -13,12 +13,14 @@ from contracts.acceptance import Acceptance
 from contracts.facts import DraftFacts, Refusal
 from contracts.handoff import Handoff, NotRun
 from contracts.replay import Replay
+from contracts.service import Served, Serving
 from contracts.settings import Setting
 from contracts.surfaces import Shown
 from contracts.verdict import Broken
 from tests.acceptances import ACCEPTANCE
 from tests.facts import HANDOFF
 from tests.replays import REPLAY
+from tests.services import SERVED
 
 FACETS = ("weight_names", "tensor_shapes", "aux_layers", "vocab_map", "hidden_dims")
 
@@ -44,6 +46,7 @@ def broken(
     replay: Replay = REPLAY,
     acceptance: Acceptance = ACCEPTANCE,
     release: Any = None,
+    served: Served = SERVED,
 ) -> dict[str, Broken]:
     """The contracts that do not hold for a handoff, a replay and a run, each with its first verdict."""
     failures = {}
@@ -57,6 +60,7 @@ def broken(
         "release_snapshot": release or _AsRecorded(),
         "acceptance": acceptance,
         "setting": acceptance.setting,
+        "served": served,
     }
     for contract, function in all_contracts().items():
         if not _is_about(function, acceptance.setting):
@@ -103,10 +107,11 @@ class Refusing:
         training: tuple[Refusal, ...] = (),
         replay: tuple[Refusal, ...] = (),
         engine: tuple[Refusal, ...] = (),
+        server: tuple[Refusal, ...] = (),
         not_whole: str | None = None,
     ) -> None:
         self._not_whole = not_whole
-        self._training, self._replay, self._engine = training, replay, engine
+        self._training, self._replay, self._engine, self._server = training, replay, engine, server
 
     def shown(self, side: str, recipe: str) -> Shown:
         return Shown()
@@ -128,6 +133,9 @@ class Refusing:
 
     def replay_refusals(self, recipe: str) -> tuple[Refusal, ...]:
         return self._replay
+
+    def server_refusals(self, recipe: str, serving: Serving) -> tuple[Refusal, ...]:
+        return self._server
 
     def engine_refusals(self, recipe: str, setting: Setting) -> tuple[Refusal, ...]:
         return self._engine

@@ -12,6 +12,8 @@ from contracts.facts import Refusal
 from contracts.handoff import Handoff
 from contracts.refusals import Refusal as ExportRefusal
 from contracts.replay import Replay
+from contracts.servers import Counts
+from contracts.service import Served
 from contracts.settings import SETTINGS
 from contracts.snapshots import SurfaceSnapshot
 from contracts.speculation import EngineRun, Round
@@ -22,6 +24,8 @@ from tests.acceptances import taps as run_taps
 from tests.facts import HANDOFF, RENAMES, SERVED, SHAPES, TRAINED, with_facet
 from tests.replays import PROMPT, REPLAY, library, served, taps
 from tests.runner import Refusing, all_contracts, broken
+from tests.services import SERVED as SERVER
+from tests.services import serving as server
 
 
 @dataclass(frozen=True)
@@ -35,10 +39,18 @@ class Liar:
     workbench: Any = None
     replay: Replay = REPLAY
     acceptance: Acceptance = ACCEPTANCE
+    served: Served = SERVER
 
     def broken(self) -> dict[str, Broken]:
         return broken(
-            self.handoff, self.raw, self.snapshot, self.workbench, self.replay, self.acceptance, self.release
+            self.handoff,
+            self.raw,
+            self.snapshot,
+            self.workbench,
+            self.replay,
+            self.acceptance,
+            self.release,
+            self.served,
         )
 
 
@@ -199,6 +211,33 @@ LIARS = (
         "acceptance.accept_length_is_what_training_promised",
         Cause.ACCEPT_LENGTH,
         acceptance=engine(metrics={**METRICS, "full_acc_2_epoch": 3.0}),
+    ),
+    Liar("server.server_answers", Cause.DRAFT_REFUSED, workbench=Refusing(server=(SERVE,))),
+    Liar("server.answers_are_those_of_the_target", Cause.OUTPUT_CHANGED, served=server(last_token(RUN))),
+    Liar(
+        "server.accept_length_is_as_replayed",
+        Cause.ACCEPT_LENGTH,
+        served=server(first(RUN, accepted=RUN.generations[0].accepted + 1)),
+    ),
+    Liar(
+        "server.accept_length_is_the_same_one_by_one",
+        Cause.ACCEPT_LENGTH,
+        served=server(measured=Counts(rounds=10, accepted=30)),
+    ),
+    Liar(
+        "server.acceptance_is_what_training_promised",
+        Cause.ACCEPT_LENGTH,
+        served=replace(SERVER, metrics={**METRICS, "full_acc_2_epoch": 3.0}),
+    ),
+    Liar(
+        "server.statistics_are_those_of_the_answers",
+        Cause.COUNTS_DIFFER,
+        served=server(statistics=RUN.accept_length + 0.5),
+    ),
+    Liar(
+        "server.nothing_outlives_the_server",
+        Cause.SERVER_LEFT,
+        served=server(left=("process 7 (sglang::scheduler)",)),
     ),
     Liar(
         "config.algorithm_is_the_trained_one",

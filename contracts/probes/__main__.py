@@ -1,4 +1,7 @@
-"""Entry of every probe: `python <this file> identify LIBRARY` or `python <this file> run LIBRARY REQUEST FD`.
+"""Entry of every probe: `python <this file> identify LIBRARY`, `machine LIBRARY` or `run LIBRARY REQUEST FD`.
+
+Further `serve LIBRARY ARGUMENTS`, its own server with what stands in on a CPU, and
+`widen SOURCE FOLDER WIDTH`, a model with wider heads.
 
 It is started by path with the side's interpreter, where this package is not installed, so it makes the
 package importable by hand. The folder of this file must not be on sys.path: `import sglang` would
@@ -31,12 +34,19 @@ def expose_package() -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Dispatch to identification or to a probe run."""
+    """Dispatch to what is asked."""
     expose_package()
     command, library, *rest = arguments
     if command == "identify":
         identity = importlib.import_module("contracts.probes.identity")
         print(json.dumps(identity.identify(library)))
+    elif command == "serve":
+        importlib.import_module(f"contracts.probes.{library}_server").main(rest)
+    elif command == "widen":
+        folder, width = rest
+        importlib.import_module("contracts.probes.wide_heads").widen(Path(library), Path(folder), int(width))
+    elif command == "machine":
+        print(json.dumps(importlib.import_module("contracts.probes.machine").look()))
     else:
         request, descriptor = rest
         probe = importlib.import_module(f"contracts.probes.{library}")
@@ -44,5 +54,8 @@ def main(arguments: list[str]) -> None:
         stream.serve(probe, Path(request), int(descriptor))
 
 
+if __name__ == "__mp_main__" and sys.argv[1] == "serve":  # a process that the server starts
+    expose_package()
+    importlib.import_module(f"contracts.probes.{sys.argv[2]}_server").prepare()
 if __name__ == "__main__":
     main(sys.argv[1:])

@@ -8,6 +8,7 @@ they were handed to the draft, and the embedding and head that the draft ran wit
 from __future__ import annotations
 
 import json
+import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ import torch
 from safetensors.torch import save_file
 
 from contracts.facts import DraftFacts, to_json
-from contracts.probes import sglang_drafter, sglang_release, sglang_scheduler
+from contracts.probes import sglang_drafter, sglang_release, sglang_scheduler, wide_heads
 from contracts.probes import sglang_meta as meta
 from contracts.probes.stream import Refusals
 from contracts.speculation import EngineRun, Generation, Round
@@ -38,12 +39,13 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
     """
     torch.manual_seed(0)
     with refusals.stage("engine"):
-        engine = sglang_scheduler.arguments(case["device"])
+        target, draft = _as_served(case)
+        engine = sglang_scheduler.arguments(case["device"], graphs=case.get("graphs", False))
         further = ["--dtype", case["dtype"], *engine, *EIGHT, *case["server_args"]]
-        line = meta.command_line(case["target"], case.get("folder"), further)
+        line = meta.command_line(target, draft, further)
         scheduler = sglang_scheduler.start(line, case["server_args"])
         requests = sglang_scheduler.submit(scheduler, case["prompts"], case["tokens"])
-        watch = Watch(scheduler) if case.get("folder") else None
+        watch = Watch(scheduler) if draft else None
         before = watch.before if watch else lambda _: None
         for batch, result in sglang_scheduler.batches(scheduler, requests, before):
             if watch:
@@ -54,6 +56,19 @@ def observe(case: dict[str, Any], refusals: Refusals) -> DraftFacts:
         if watch:
             save_file(watch.tensors([request.rid for request in requests]), file.with_suffix(".safetensors"))
     return DraftFacts()
+
+
+def _as_served(case: dict[str, Any]) -> tuple[str, str | None]:
+    """Folders of target and draft, with heads as wide as the case asks for."""
+    found = [case["target"], case.get("folder")]
+    if not case.get("head_dim"):
+        return found[0], found[1]
+    made = Path(tempfile.mkdtemp())
+    target, draft = (
+        folder and str(wide_heads.widen(Path(folder), made / str(number), case["head_dim"]))
+        for number, folder in enumerate(found)
+    )
+    return target, draft
 
 
 def _generation(request: Any, watch: Watch | None) -> Generation:
@@ -76,10 +91,12 @@ class Watch:
         self._states: dict[str, list[torch.Tensor]] = defaultdict(list)
         self._committed: dict[str, int] = {}
         drafter = sglang_drafter.Drafter.of(scheduler)
+        drafter.handing(self._note_handed)
         self._worker, self._draft = drafter.worker, drafter.model
         self._proposal: Any = None
         self._verified: list[int] = []
         self._entered: torch.Tensor | None = None
+        self._handed: torch.Tensor | None = None
         self._fed: list[torch.Tensor] = []
         self._watch_worker()
         self._watch_model()
@@ -105,8 +122,15 @@ class Watch:
 
         eagle_info.verify_tree_greedy_func = verifying
 
+    def _note_handed(self, states: torch.Tensor) -> None:
+        self._handed = states.clone()
+
     def _watch_model(self) -> None:
-        """Keep what the target hands to the draft, and which tokens its chained steps are fed."""
+        """Keep what the target hands to the draft, and which tokens its chained steps are fed.
+
+        What is replayed from a CUDA graph calls none of these: then what the worker handed over counts, and
+        of a tree nobody knows what its branches were fed.
+        """
 
         def entering(_module: Any, inputs: Any) -> None:
             batch = inputs[2]
@@ -125,6 +149,8 @@ class Watch:
 
     def note(self, batch: Any, result: Any) -> None:
         """Take down one batch that was run and not yet processed."""
+        if self._entered is None:
+            self._entered = self._handed
         if self._proposal is None and self._entered is None:
             return
         names = [request.rid for request in batch.reqs]
@@ -145,18 +171,21 @@ class Watch:
         if self._entered is not None:
             for name, states, count in zip(names, self._entered.split(rows), kept, strict=True):
                 self._states[name].append(states[:count])
-        self._proposal = self._entered = None
+        self._proposal = self._entered = self._handed = None
         self._fed.clear()
 
     def _read_rounds(self, batch: Any, result: Any) -> list[Round]:
         proposal, size = self._proposal, self._proposal.draft_token_num
-        fed = torch.stack(self._fed, -1).view(len(batch.reqs), -1, len(self._fed))
+        fed = torch.stack(self._fed, -1).view(len(batch.reqs), -1, len(self._fed)) if self._fed else None
         accepted = self._accepted(result)
         children, siblings = _tree(proposal)
         rounds = []
         for place, request in enumerate(batch.reqs):
             nodes = proposal.draft_token.view(-1, size)[place].tolist()
             parents = _parents(children[place], siblings[place])
+            branches = [] if fed is None else fed[place].tolist()
+            if fed is None and parents == list(range(-1, size - 1)):
+                branches = [nodes[1:]]  # of a chain there is one
             rounds.append(
                 Round(
                     committed=self._committed[request.rid],
@@ -164,7 +193,7 @@ class Watch:
                     parents=tuple(parents[1:]),
                     accepted=accepted[place],
                     batch=len(batch.reqs),
-                    branches=tuple(map(tuple, fed[place].tolist())),
+                    branches=tuple(map(tuple, branches)),
                 )
             )
         return rounds

@@ -26,6 +26,9 @@ CAPABILITIES: Mapping[str, Capability] = {
     "quantization-without-mapping": Capability(
         since="0.5.9", why="model_loader.loader looks up the packed modules itself; before, it was given them"
     ),
+    "piecewise-graphs": Capability(
+        since="0.5.10", why="prefill is captured in CUDA graphs too, unless told otherwise; before, never"
+    ),
     "retrieve-spelled-so": Capability(
         since="0.5.11", why="a draft tree's fields are called retrieve_*; before, retrive_*"
     ),
@@ -37,6 +40,9 @@ CAPABILITIES: Mapping[str, Capability] = {
         since="0.5.13", why="a draft worker inside the worker; before, the default was one class that is both"
     ),
     "tokens-as-array": Capability(since="0.5.13", why="a request's tokens are an array; before, a list"),
+    "graphs-together": Capability(
+        since="0.5.14", why="--disable-cuda-graph is for prefill and decode; before, for decode"
+    ),
     "planned-batches": Capability(
         since="0.5.16", why="the scheduler returns a plan with its next batch; before, the batch"
     ),

@@ -29,15 +29,28 @@ SMALL = (
 """Small, and one step at a time."""
 
 
-def arguments(device: Device) -> tuple[str, ...]:
-    """How the engine is told to run on a device: small, one step at a time, and without CUDA graphs."""
+def arguments(device: Device, *, graphs: bool = False) -> tuple[str, ...]:
+    """How the engine is told to run on a device: small, one step at a time, and without CUDA graphs.
+
+    With `graphs` decoding is captured in them.
+    """
     native = device == "cpu" and sglang_release.has("cpu-drafting")
     return (
-        *(NO_GRAPHS if sglang_release.has("graph-backends") else NO_GRAPH),
+        *_graphs(graphs, device),
         *SMALL,
         *("--device", device, "--mem-fraction-static", "0.1"),
         *(CPU_BACKENDS if native else ONE_BACKEND),
     )
+
+
+def _graphs(on: bool, device: Device) -> tuple[str, ...]:
+    apart = sglang_release.has("graph-backends")
+    if on:
+        return ("--cuda-graph-max-bs-decode" if apart else "--cuda-graph-max-bs", "8")
+    piecewise = sglang_release.has("piecewise-graphs") and not sglang_release.has("graphs-together")
+    if device == "cuda" and piecewise:
+        return (*NO_GRAPH, "--disable-piecewise-cuda-graph")
+    return NO_GRAPHS if apart else NO_GRAPH
 
 
 IDLE = 20

@@ -1,6 +1,7 @@
 """Runs the cases of a request, each in a fork, and streams their results as JSON lines.
 
-One process imports the library once; a fork per case keeps global state of one case out of the next.
+One process imports the library once; a fork per case keeps global state of one case out of the next. Not on
+a GPU: CUDA does not survive a fork, and importing the library begins to use it. There each fork imports.
 A case that crashes, raises or outlives its time limit becomes an error of that case alone. The last
 line says how many cases were reported; a runner that does not see it knows that the probe broke off.
 """
@@ -89,7 +90,8 @@ _OURS = (OutOfReach, ImportError, MemoryError, RecursionError)
 
 NOT_HERE = re.compile(
     r"meta tensors?\b|register_meta|Could not run '|NVIDIA driver|CUDA (error|driver|out of memory)|CUDA GPUs"
-    r"|allocate memory|active driver|requires CUDA support|\bgloo[:/]|\[Gloo\]|EADDRINUSE"
+    r"|allocate memory|Not enough memory|active driver|requires CUDA support|\bgloo[:/]|\[Gloo\]|EADDRINUSE"
+    r"|[Aa]ddress already in use"
 )
 """What torch and its kin say about what this machine or this device cannot do, as RuntimeError or OSError."""
 ONLY_HERE = re.compile(
@@ -143,16 +145,34 @@ def serve(probe: Probe, request: Path, descriptor: int) -> None:
     """Answer `request` (a JSON file of cases and a time limit) on the pipe `descriptor`."""
     order = json.loads(request.read_text())
     with os.fdopen(descriptor, "w", buffering=1) as out:
+        device: Device = order["device"]
         try:
-            stand_ins = probe.setup(order["device"])
+            stand_ins = probe.setup(device) if device == "cpu" else ()
         except OutOfReach as error:
             _send(out, {"kind": "unable", "reason": str(error)})
             return
         gc.freeze()  # what is imported stays; no child needs to look through it for garbage
         _send(out, {"kind": "hello", "protocol": PROTOCOL, "stand_ins": stand_ins})
-        for result in _answers(probe, order["cases"], order["timeout"], order.get("jobs", 1)):
+        observing = probe if device == "cpu" else _EachByItself(probe, device)
+        for result in _answers(observing, order["cases"], order["timeout"], order.get("jobs", 1)):
             _send(out, {"kind": "case", **to_json(result)})
         _send(out, {"kind": "end", "cases": len(order["cases"])})
+
+
+class _EachByItself:
+    """A probe that imports its library anew for each case."""
+
+    def __init__(self, probe: Probe, device: Device) -> None:
+        self._probe, self._device = probe, device
+
+    def setup(self, device: Device) -> tuple[str, ...]:
+        """Nothing before the forks."""
+        return ()
+
+    def observe(self, case: dict[str, Any], refusals: Refusals) -> DraftFacts:
+        """Import, then observe."""
+        self._probe.setup(self._device)
+        return self._probe.observe(case, refusals)
 
 
 def _send(out: Any, message: dict[str, Any]) -> None:

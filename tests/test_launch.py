@@ -1,0 +1,133 @@
+"""Servers that are started, waited for and ended: whatever they do, nothing hangs and nothing stays."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from contracts import service
+from contracts.facts import CaseResult
+from contracts.launch import Launched, LaunchFailed, launched
+from contracts.terminal import EXIT_ERROR
+from tests.bench import Bench
+
+FAKE = Path(__file__).with_name("fake_sglang_server.py")
+
+
+def start(how: str, folder: Path, ready_timeout: float = 20.0, stop_timeout: float = 20.0) -> Launched:
+    """Start and end a server."""
+    command = [sys.executable, str(FAKE), how]
+    with launched(command, folder, ready_timeout=ready_timeout, stop_timeout=stop_timeout) as server:
+        assert httpx.get(f"{server.url}/health").is_success
+    return server
+
+
+def test_server_that_is_well_behaved(tmp_path: Path) -> None:
+    server = start("is ready", tmp_path)
+    assert server.left == ()
+    assert 0 < server.seconds < 20
+    assert server.process.returncode is not None
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{server.url}/health")
+
+
+def test_what_outlives_a_server_is_told_and_ended(tmp_path: Path) -> None:
+    (told,) = start("leaves a child", tmp_path).left
+    assert told.endswith("(sleep)")
+    number = int(told.split()[1])
+    with pytest.raises(ProcessLookupError):
+        _wait_for(number)
+
+
+def _wait_for(number: int) -> None:
+    """Until a process has gone, which raises."""
+    for _ in range(100):
+        os.kill(number, 0)
+        time.sleep(0.05)
+
+
+def test_server_that_does_not_leave_is_told_and_ended(tmp_path: Path) -> None:
+    started = time.monotonic()
+    (told,) = start("stays", tmp_path, stop_timeout=0.5).left
+    assert "python" in told
+    assert time.monotonic() - started < 20
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ("refuses", "the server ended with status 1 before it answered"),
+        ("killed", "the server was killed by SIGKILL before it answered"),
+    ],
+)
+def test_server_that_ends_before_it_answers(tmp_path: Path, how: str, says: str) -> None:
+    with pytest.raises(LaunchFailed) as failed:
+        start(how, tmp_path)
+    assert str(failed.value).splitlines()[0] == says
+
+
+@pytest.mark.parametrize("how", ["silent", "never ready"])
+def test_server_that_never_becomes_ready_is_not_waited_for(tmp_path: Path, how: str) -> None:
+    heard: list[str] = []
+    with (
+        pytest.raises(LaunchFailed) as failed,
+        launched([sys.executable, str(FAKE), how], tmp_path, ready_timeout=1.0, told=heard.append),
+    ):
+        pass
+    assert str(failed.value).splitlines()[0].startswith("the server did not answer /health within ")
+    assert "loading ..." in str(failed.value)
+    assert heard[0].startswith("waiting for the server to answer, 0 s of ")
+
+
+def ask(how: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> CaseResult:
+    """What `contracts.service` makes of a server like that."""
+    monkeypatch.setattr(service, "_command", lambda *_: [sys.executable, str(FAKE), how])
+    case = {"case": "server/x", "device": "cpu", "target": "t", "draft": "d", "prompts": [[1]], "tokens": 2}
+    return service.serve(sys.executable, case, folder, lambda _: None)
+
+
+def test_refusal_is_the_librarys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = ask("refuses", tmp_path, monkeypatch)
+    (refusal,) = result.refusals
+    assert (refusal.stage, refusal.error, refusal.message) == (
+        "serve",
+        "ValueError",
+        "Unsupported architecture",
+    )
+    assert result.error is None
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ("out of memory", "the server cannot run here: RuntimeError: Not enough memory."),
+        (
+            "old driver",
+            "the server cannot run here: RuntimeError: The NVIDIA driver on your system is too old",
+        ),
+        ("port taken", "the server cannot run here: ERROR: [Errno 98] error while attempting to bind"),
+        ("killed", "the server was killed by SIGKILL before it answered"),
+        ("is ready", "HTTPStatusError: "),  # and answers nothing else
+    ],
+)
+def test_machine_that_cannot_is_told_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, says: str
+) -> None:
+    result = ask(how, tmp_path, monkeypatch)
+    assert result.error is not None
+    assert result.error.startswith(says)
+    assert not result.refusals
+    assert not (tmp_path / "tmp").exists()
+
+
+def test_server_contracts_are_left_out_unless_they_are_asked_for(bench: Bench) -> None:
+    bench.run(target="contracts.test_server", k="server_answers").assert_outcomes(deselected=28)
+    result = bench.run("-m", "contracts and server", target="contracts.test_server", k="server_answers")
+    assert result.ret == EXIT_ERROR  # the fake interpreter starts no server
+    told = {line["case"]: line["outcome"] for line in bench.record()[1:-1]}
+    assert told.keys() == {"server/trained", "two_ranks/trained"}
