@@ -40,9 +40,6 @@ _ABOUT = {
     **{serving.name: f"the server, {serving.about}" for serving in SERVINGS},
 }
 _DEPTHS = {
-    **{"acceptance": "engine", "targets": "engine", "forward": "forward", "header": "header"},
-    "server": "server",
-}
     "acceptance": "engine",
     "targets": "engine",
     "forward": "forward",
