@@ -239,9 +239,11 @@ def _failed(name: str, why: str, log: Path, device: Device) -> CaseResult:
     here = [line for line in lines if NOT_HERE.search(line)]
     if here:
         return CaseResult(case=name, error=f"the server cannot run here: {here[-1][:300]}")
+    frames = [line for line in lines if line.startswith('File "')]
+    ours = bool(frames) and str(PROBES) in frames[-1]
     for line in reversed(lines):
         match = _RAISED.match(line) or _USAGE.match(line)
-        if match and "did not answer" not in why.splitlines()[0]:
+        if match and not ours and "did not answer" not in why.splitlines()[0]:
             *kind, message = match.groups()
             refusal = Refusal(
                 stage="serve", error=(kind or ["SystemExit"])[0], message=(message or "")[:1000]

@@ -1,4 +1,4 @@
-"""A program that stands for the serving library's server: ready, slow, refusing, or leaving something behind."""
+"""A program that stands for the library's server: ready, slow, refusing, or leaving something behind."""
 
 from __future__ import annotations
 

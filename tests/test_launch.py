@@ -13,7 +13,6 @@ import pytest
 from contracts import service
 from contracts.facts import CaseResult
 from contracts.launch import Launched, LaunchFailed, launched
-from contracts.terminal import EXIT_ERROR
 from tests.bench import Bench
 
 FAKE = Path(__file__).with_name("fake_sglang_server.py")
@@ -128,6 +127,6 @@ def test_machine_that_cannot_is_told_in_a_line(
 def test_server_contracts_are_left_out_unless_they_are_asked_for(bench: Bench) -> None:
     bench.run(target="contracts.test_server", k="server_answers").assert_outcomes(deselected=28)
     result = bench.run("-m", "contracts and server", target="contracts.test_server", k="server_answers")
-    assert result.ret == EXIT_ERROR  # the fake interpreter starts no server
+    assert result.ret != 0  # the fake interpreter starts no server
     told = {line["case"]: line["outcome"] for line in bench.record()[1:-1]}
     assert told.keys() == {"server/trained", "two_ranks/trained"}
