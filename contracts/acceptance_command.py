@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import shlex
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from contracts import promise, prompts
 from contracts.acceptance_report import Finding, Measured, Promise
+from contracts.launch import LaunchFailed, launched
 from contracts.servers import Counts, Served, Server, ServerError, connect
 from contracts.terminal import EXIT_BAD_INPUT, EXIT_BROKEN, EXIT_INTERRUPTED, fail, new_console, text
 
@@ -25,9 +29,31 @@ contracts acceptance --url http://127.0.0.1:30000
 contracts acceptance --url http://127.0.0.1:30000 --expect 2.8
 
 contracts acceptance --url http://127.0.0.1:30000 --training-log checkpoints/7/val_metrics.json
+
+contracts acceptance --expect 2.8 --launch "python -m sglang.launch_server --model-path org/target \
+    --speculative-algorithm EAGLE3 --speculative-draft-model-path my-draft --speculative-num-steps 3 \
+    --speculative-eagle-topk 1 --speculative-num-draft-tokens 4"
 """
 
-Url = Annotated[str, typer.Option("--url", metavar="URL", help="Address of an sglang or vLLM server.")]
+Url = Annotated[str | None, typer.Option("--url", metavar="URL", help="Address of an sglang or vLLM server.")]
+Launch = Annotated[
+    str | None,
+    typer.Option(
+        "--launch",
+        metavar="COMMAND",
+        help="Start this server, wait until it answers, and end it afterwards; without --host and --port.",
+    ),
+]
+ReadyTimeout = Annotated[
+    float,
+    typer.Option(
+        "--ready-timeout",
+        metavar="SECONDS",
+        min=1,
+        max=86400,
+        help="Time limit for it to load, with --launch.",
+    ),
+]
 Expect = Annotated[
     float | None, typer.Option("--expect", metavar="LENGTH", help="Accept length that is promised.")
 ]
@@ -84,7 +110,7 @@ COLOURS = {
 
 
 def acceptance(
-    url: Url,
+    url: Url = None,
     expect: Expect = None,
     training_log: TrainingLog = None,
     prompt_file: PromptFile = None,
@@ -92,6 +118,8 @@ def acceptance(
     tolerance: Tolerance = 0.2,
     api_key: ApiKey = None,
     timeout: Timeout = 120.0,
+    launch: Launch = None,
+    ready_timeout: ReadyTimeout = 1800.0,
 ) -> None:
     """Say whether a running server accepts as many draft tokens as the draft's training promises.
 
@@ -99,6 +127,8 @@ def acceptance(
     of vLLM its /metrics (so let nobody else ask it meanwhile). Exit status 0: as promised, or nothing was
     promised; 1: below; 2: the server or an option cannot be used, or there were too few rounds to tell.
     """
+    if (url is None) is (launch is None):
+        fail("give the address of a server with --url, or have one started with --launch")
     if expect is not None and training_log is not None:
         fail("--expect and --training-log both say what is promised; give one")
     if expect is not None and not (math.isfinite(expect) and expect >= 1):
@@ -106,10 +136,13 @@ def acceptance(
     try:
         asked = prompts.DEFAULT if prompt_file is None else prompts.read(prompt_file)
         trained = () if training_log is None else promise.read(training_log)
-        with connect(url, api_key=api_key, timeout=timeout) as server:
+        with (
+            _address(url, launch, ready_timeout) as address,
+            connect(address, api_key=api_key, timeout=timeout) as server,
+        ):
             _check_possible(expect, server.served)
             counts = _measure(server, asked, tokens)
-    except (ServerError, prompts.PromptsError, promise.TrainingLogError) as error:
+    except (ServerError, LaunchFailed, prompts.PromptsError, promise.TrainingLogError) as error:
         fail(str(error))
     except KeyboardInterrupt:
         fail("interrupted", EXIT_INTERRUPTED)
@@ -128,6 +161,28 @@ def acceptance(
     _tell(new_console(), measured)
     if STATUSES[measured.finding]:
         raise typer.Exit(STATUSES[measured.finding])
+
+
+@contextmanager
+def _address(url: str | None, launch: str | None, ready_timeout: float) -> Iterator[str]:
+    """The address of the server, which is started if it is to be launched, and ended then."""
+    if launch is None:
+        assert url is not None
+        yield url
+        return
+    try:
+        command = shlex.split(launch)
+    except ValueError as error:
+        fail(f"--launch: {error}: {launch}")
+    if not command or shutil.which(command[0]) is None:
+        fail(f"--launch: there is no program {(command or ['at all'])[0]}")
+    console = new_console(stderr=True)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        told = lambda words: console.print(text(f"{words} ..."))  # noqa: E731
+        with launched(command, Path(folder), ready_timeout=ready_timeout, told=told) as server:
+            yield server.url
+    for left in server.left:
+        console.print(text(f"outlived the server, and was ended: {left}"))
 
 
 def _check_possible(expect: float | None, served: Served) -> None:

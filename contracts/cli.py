@@ -26,8 +26,9 @@ COMMANDS = {
     "provision": ("contracts.provision_command", "provision"),
     "matrix": ("contracts.matrix_command", "matrix"),
     "prepare": ("contracts.prepare_command", "prepare"),
+    "ci": ("contracts.ci_command", "app"),
 }
-"""Name of each command, in the order of --help: its module, and the function there."""
+"""Name of each command, in the order of --help: its module, and the function or the group there."""
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 
 
@@ -44,8 +45,11 @@ class Commands(TyperGroup):
             return None
         module, function = COMMANDS[cmd_name]
         loaded = import_module(module)
+        found = getattr(loaded, function)
+        if isinstance(found, typer.Typer):
+            return typer.main.get_command(found)
         alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, context_settings=SETTINGS)
-        alone.command(cmd_name, epilog=loaded.EXAMPLES)(getattr(loaded, function))
+        alone.command(cmd_name, epilog=loaded.EXAMPLES)(found)
         return typer.main.get_command(alone)
 
 

@@ -7,6 +7,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import date
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -72,6 +73,8 @@ class Line:
     outcome: Outcome
     cause: str
     reason: str
+    until: str = ""
+    """Last day on which what is known is accepted, ISO 8601; empty: no end."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,29 @@ class Decision:
     answer: Answer
     told: str
     reasons: tuple[str, ...]
+
+
+POLICIES = Path(__file__).parent / "policies"
+
+
+def shipped() -> list[str]:
+    """Names of the policies that ship."""
+    return sorted(file.stem for file in POLICIES.glob("*.toml"))
+
+
+def find_policy(words: str) -> Policy:
+    """A policy that ships, by its name, or one of a file.
+
+    Raises:
+        PolicyError: there is none of that name, or it cannot be used.
+
+    """
+    file = Path(words)
+    if not file.exists() and words in shipped():
+        return read_policy(POLICIES / f"{words}.toml")
+    if not file.exists():
+        raise PolicyError(f"--policy {words}: no such file; policies that ship: {', '.join(shipped())}")
+    return read_policy(file)
 
 
 def read_policy(file: Path) -> Policy:
@@ -142,7 +168,12 @@ def _of_verdicts(file: Path, lines: Sequence[dict[str, Any]]) -> Record:
         raise _NotWhole("it has no closing line, so the run was broken off")
     told = [
         Line(
-            it["contract"], it["case"], Outcome(it["outcome"]), it.get("cause") or "", it.get("reason") or ""
+            it["contract"],
+            it["case"],
+            Outcome(it["outcome"]),
+            it.get("cause") or "",
+            it.get("reason") or "",
+            it.get("until") or "",
         )
         for it in verdicts
     ]
@@ -163,8 +194,11 @@ def _of_check(file: Path, report: dict[str, Any]) -> Record:
     return Record(str(file), (*lines, judged) if report["contracts"] and report["releases"] else ())
 
 
-def decide(records: Iterable[Record], policy: Policy) -> Decision:
-    """Broken if something that counts is, unknown if something that counts is not known, else compatible."""
+def decide(records: Iterable[Record], policy: Policy, today: date) -> Decision:
+    """Broken if something that counts is, unknown if something that counts is not known, else compatible.
+
+    What is known and was accepted for a time counts as broken once `today` is after that.
+    """
     records = list(records)
     broken: list[str] = []
     unknown: list[str] = []
@@ -177,15 +211,24 @@ def decide(records: Iterable[Record], policy: Policy) -> Decision:
             unknown.append(f"{where}{record.missing} contracts were never judged")
         for line in record.lines:
             counts[line.outcome] += 1
-            answer = _judge(line, policy)
+            answer = _judge(line, policy, today)
             told = f"{where}{line.contract} [{line.case}]: {line.outcome}"
             if why := line.cause or line.reason[:120]:
                 told += f" ({why})"
+            if _is_over(line, today):
+                told += f", accepted until {line.until}"
             if answer is Answer.BROKEN:
                 broken.append(told)
             elif answer is Answer.UNKNOWN:
                 unknown.append(told)
-    judged = {line.contract for record in records for line in record.lines}
+    judged = {
+        line.contract
+        for record in records
+        for line in record.lines
+        if line.outcome not in (Outcome.NOT_RUN, Outcome.ERROR)
+    }
+    if records and not judged:
+        unknown.append("nothing was judged: no contract says anything about the interface")
     for pattern in policy.must_hold:
         if not any(fnmatchcase(contract, pattern) for contract in judged):
             unknown.append(f"must_hold: {pattern!r} names no contract that was judged")
@@ -198,11 +241,16 @@ def decide(records: Iterable[Record], policy: Policy) -> Decision:
     return Decision(answer, numbers, (*reasons[:SHOWN], *more))
 
 
-def _judge(line: Line, policy: Policy) -> Answer:
+def _is_over(line: Line, today: date) -> bool:
+    return bool(line.until) and line.until < today.isoformat()
+
+
+def _judge(line: Line, policy: Policy, today: date) -> Answer:
     if line.outcome is Outcome.HOLDS:
         return Answer.COMPATIBLE
     if line.outcome is Outcome.KNOWN:
         allowed = _among(line, policy.may_be_known) and not _among(line, policy.must_hold)
+        allowed = allowed and not _is_over(line, today)
         return Answer.COMPATIBLE if allowed else Answer.BROKEN
     if line.outcome is Outcome.NOT_RUN:
         return Answer.COMPATIBLE if _among(line, policy.may_not_run) else Answer.UNKNOWN

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from datetime import date
 from pathlib import Path
 from typing import Annotated
 
@@ -21,7 +22,9 @@ contracts gate                                # runs the contracts here, then an
 
 contracts gate verdicts.jsonl                 # of pytest --verdicts=verdicts.jsonl
 
-contracts gate matrix/cells/*.jsonl report.json --policy policy.toml
+contracts gate matrix/cells/*.jsonl --policy upgrade-sglang
+
+contracts gate report.json --policy policy.toml         # a policy of your own
 
 contracts gate -- -k "not acceptance"         # options after -- go to pytest
 
@@ -37,8 +40,13 @@ Files = Annotated[
     ),
 ]
 PolicyFile = Annotated[
-    Path | None,
-    typer.Option("--policy", metavar="FILE", help="TOML: what must hold, may be known, may not run."),
+    str | None,
+    typer.Option(
+        "--policy",
+        metavar="POLICY",
+        help="What must hold, may be known, may not run: a TOML file, or one that ships: upgrade-sglang, "
+        "upgrade-speculators, release-draft, gpu-tier.",
+    ),
 ]
 
 
@@ -46,13 +54,13 @@ def verdicts(files: Files = None, policy: PolicyFile = None) -> None:
     """Answer from recorded verdicts, or from a run, whether a release may go out."""
     named, options = _apart(files or [])
     try:
-        rules = Policy() if policy is None else gate.read_policy(policy)
+        rules = Policy() if policy is None else gate.find_policy(policy)
         records = [gate.read_record(Path(name)) for name in named] if named else [_run(options)]
     except (PolicyError, RecordError) as error:
         fail(str(error))
     if named and options:
         fail(f"{' '.join(options)}: options of pytest are for a run, and records were named")
-    decision = gate.decide(records, rules)
+    decision = gate.decide(records, rules, date.today())
     console = new_console()
     colour = {Answer.COMPATIBLE: "green", Answer.BROKEN: "red", Answer.UNKNOWN: "yellow"}[decision.answer]
     console.print(f"[{colour}]{decision.answer}[/{colour}]  {text(decision.told)}")

@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -292,13 +293,17 @@ def _verdict(
     facts = asdict(base)
     if isinstance(error, Broken):
         facts |= {"cause": str(error.cause), "expected": error.expected, "seen": error.seen, "fix": error.fix}
-        if entry and entry.cause == error.cause:
+        if entry and entry.cause == error.cause and not entry.is_over(date.today()):
             recorded = {"reason": entry.reason, "upstream": str(entry.upstream)}
+            if entry.until is not None:
+                recorded["until"] = entry.until.isoformat()
             if entry.reproduce and entry.reproduce.startswith(SCRIPT):
                 recorded["reproduce"] = entry.reproduce
             return Verdict(**facts | recorded | {"outcome": Outcome.KNOWN})
         changed = error.cause is Cause.SURFACE_CHANGED
-        if entry:
+        if entry and entry.cause == error.cause:
+            facts["reason"] = f"known.toml accepted this until {entry.until}: {entry.reason}"
+        elif entry:
             facts["reason"] = f"known.toml records another cause here: {entry.cause}"
         return Verdict(**facts | {"outcome": Outcome.CHANGED if changed else Outcome.BROKEN})
     if isinstance(error, NotRun) or report.outcome == "skipped":
@@ -350,6 +355,7 @@ def write_record(file: Path, judge: Judge, verdicts: Sequence[Verdict]) -> None:
     header = {
         "expected": judge.expected,
         "selection": judge.selection,
+        "device": judge.workbench.device,
         "sides": environment(judge),
     }
     write_whole(file, outcome.record(header, verdicts))

@@ -23,6 +23,7 @@ from contracts.records import catalog
 from contracts.targets.recipes import TARGETS
 from contracts.verdict import Cause
 
+Day = date
 FILE = Path(__file__).parent / "known.toml"
 HINTS = {
     "upstream": 'Field required: a URL, or "unreported" together with `reproduce`',
@@ -65,7 +66,13 @@ class Entry(BaseModel):
     upstream: HttpUrl | Literal["unreported"]
     """Where it is reported. `unreported` entries carry a reproduction of our own instead."""
     reproduce: str | None = None
-    date: date
+    date: Day
+    until: Day | None = None
+    """Last day on which it is accepted; after that, what it records counts as broken. None: no end."""
+
+    def is_over(self, today: Day) -> bool:
+        """Whether it was accepted for a time, and that has passed."""
+        return self.until is not None and today > self.until
 
     @model_validator(mode="after")
     def _has_evidence(self) -> Entry:

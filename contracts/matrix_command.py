@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import shlex
@@ -46,7 +45,7 @@ contracts matrix --newest 2 -n 2 -o before-the-upgrade
 
 contracts matrix --serving "sglang@~/src/sglang" --training 0.9.0
 
-contracts matrix --from artifacts -o page
+contracts matrix --merge part-1 part-2 part-3 -o page
 
 contracts matrix --newest 1 -- -k "forward and plain"
 """
@@ -83,16 +82,15 @@ Newest = Annotated[
 Output = Annotated[
     Path, typer.Option("-o", "--output", metavar="FOLDER", help="For matrix.html, matrix.md and cells/.")
 ]
-From = Annotated[
-    Path | None,
-    typer.Option("--from", metavar="FOLDER", help="Run nothing: show the cells whose files lie in FOLDER."),
+Merge = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--merge", metavar="FOLDER...", help="Run nothing: put together the cells whose files lie in folders."
+    ),
 ]
 Workers = Annotated[
     int,
     typer.Option("-n", "--workers", metavar="N", min=1, help="Processes at a time; each takes up to 1.5 GB."),
-]
-Plan = Annotated[
-    bool, typer.Option("--plan", help="Print the pairs as JSON, for a CI system, and run nothing.")
 ]
 Over = Annotated[
     Path | None,
@@ -117,9 +115,8 @@ def matrix(
     serving: Serving = None,
     newest: Newest = None,
     output: Output = Path("matrix"),
-    source: From = None,
+    merge: Merge = None,
     workers: Workers = WORKERS,
-    plan: Plan = False,
     over: Over = None,
     cache: Cache = None,
     case_timeout: Timeout = CASE_TIMEOUT,
@@ -132,11 +129,12 @@ def matrix(
     Exit status 0: all holds, or is known; 1: something is broken or changed; 2: bad input;
     3: nothing is, but some cell could not be judged.
     """
-    if source is not None:
-        if training or serving or newest or plan or pytest_args:
-            fail("--from runs nothing, so it goes with --output alone")
+    if merge:
+        folders = [*merge, *map(Path, pytest_args or ())]  # typer takes one word an option
+        if training or serving or newest or any(str(folder).startswith("-") for folder in folders):
+            fail("--merge runs nothing, so it goes with folders and --output alone")
         try:
-            _show(cells.read_all(source), output)
+            _show(cells.read_all(folders), output)
         except BadCell as error:
             fail(str(error))
     try:
@@ -144,10 +142,6 @@ def matrix(
     except BadRequirement as error:
         fail(str(error))
     pairs = _pairs(words, newest)
-    if plan:
-        sides = [(words["training", pair.training], words["serving", pair.serving]) for pair in pairs]
-        print(json.dumps([{"training": _told_again(one), "serving": _told_again(two)} for one, two in sides]))
-        return
     if over is not None and not over.exists():
         fail(f"--over: there is no {over}")
     console = new_console(stderr=True)
@@ -209,11 +203,6 @@ def _label(words: str) -> str:
     if len(label) <= LABEL:
         return label
     return f"{hashlib.sha256(words.encode()).hexdigest()[:8]}_{label[-LABEL + 9 :]}"
-
-
-def _told_again(words: str) -> str:
-    """What --training or --serving takes for this side."""
-    return words.rpartition("==")[2]
 
 
 def _pytest_args(given: Sequence[str]) -> tuple[str, ...]:
@@ -281,7 +270,7 @@ def _show(found: Sequence[Cell], output: Path) -> None:
             write_whole(folder / name, content)
         except OSError as error:
             fail(
-                f"{folder / name}: {error.strerror}; the cells stay: contracts matrix --from FOLDER -o OTHER"
+                f"{folder / name}: {error.strerror}; the cells stay: contracts matrix --merge FOLDER -o OTHER"
             )
     console = new_console()
     for line in _overview(found):

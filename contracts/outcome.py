@@ -83,6 +83,8 @@ class Verdict:
     reason: str | None = None
     """Why it was not run, what failed, or why it is known."""
     upstream: str | None = None
+    until: str | None = None
+    """Last day on which what is known is accepted (ISO 8601); None: no end."""
     reproduce: str | None = None
     figures: Mapping[str, float] | None = None
     """What was measured along the way, whatever the outcome: accept lengths."""

@@ -6,9 +6,7 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,6 +19,7 @@ from typer.testing import CliRunner
 
 import contracts
 from contracts.cli import app
+from contracts.launch import launched
 from contracts.probes import language
 from contracts.settings import SETTINGS, TOKENS
 from contracts.speculation import EngineRun
@@ -131,26 +130,12 @@ def url(
     root = tmp_path_factory.mktemp("server")
     source = real_workbench.group("trained").target_folder("trained")
     save_speaking_target(source, root / "target")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    arguments = ("--model-path", str(root / "target"), *server_args, "--port", str(port))
-    log = root / "server.log"
-    address = f"http://127.0.0.1:{port}"
-    with program(sglang.python, "-m", "contracts.probes.sglang_server", *arguments, log=log) as process:
-        deadline = time.monotonic() + START
-        while not _answers(address):
-            assert process.poll() is None, told(log)
-            assert time.monotonic() < deadline, told(log)
-            time.sleep(0.3)
-        yield address
-
-
-def _answers(address: str) -> bool:
-    try:
-        return httpx.get(f"{address}/health", timeout=20).is_success
-    except httpx.TransportError:
-        return False
+    arguments = ("--model-path", str(root / "target"), *server_args)
+    command = [sglang.python, "-m", "contracts.probes.sglang_server", *arguments]
+    path = {"PYTHONPATH": f"{Path(contracts.__file__).parent.parent}"}
+    with launched(command, root, environment=path, ready_timeout=START) as server:
+        yield server.url
+    assert server.left == ()
 
 
 def test_server_agrees_with_the_scheduler_in_process(url: str, in_process: EngineRun) -> None:

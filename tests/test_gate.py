@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 from pathlib import Path
 
@@ -10,9 +11,12 @@ from typer.testing import CliRunner, Result
 
 from contracts import outcome
 from contracts.cli import app
+from contracts.gate import find_policy, shipped
+from contracts.header.rules import RULES
 from contracts.outcome import Outcome, Verdict
 from tests.checking import NEWEST, faulty, good
 from tests.checking import run as check
+from tests.runner import all_contracts
 
 
 def record(folder: Path, *outcomes: Outcome, expected: int | None = None, name: str = "a.jsonl") -> str:
@@ -153,3 +157,57 @@ def test_a_run_that_leaves_no_record_is_one_line() -> None:
     found = gate("--", "--no-such-option")
     assert found.exit_code == 2
     assert "error: the contracts did not run: pytest ended with exit status 4" in found.stderr
+
+
+# ------------------------------------------------------------- known for a time, and policies that ship
+
+
+def known_until(folder: Path, day: str) -> str:
+    """A record of something known that is accepted until a day."""
+    verdict = Verdict(
+        contract="norms.promise", promise="It is kept.", case="plain", outcome=Outcome.KNOWN,
+        cause="norm-differs", until=day,
+    )  # fmt: skip
+    (folder / "known.jsonl").write_text(outcome.record({"expected": 1, "sides": {}}, [verdict]))
+    return str(folder / "known.jsonl")
+
+
+@pytest.mark.parametrize(("day", "status"), [("9999-12-31", 0), ("2000-01-01", 1)])
+def test_what_is_known_for_a_time_is_broken_after_it(tmp_path: Path, day: str, status: int) -> None:
+    found = gate(known_until(tmp_path, day))
+    assert found.exit_code == status
+    assert ("accepted until 2000-01-01" in found.stdout) is bool(status)
+
+
+def test_policies_that_ship_name_contracts_that_there_are() -> None:
+    names = {*all_contracts(), *all_contracts("targets"), *(f"header.{rule.name}" for rule in RULES.values())}
+    for policy in map(find_policy, shipped()):
+        for pattern in [*policy.must_hold, *policy.may_be_known, *policy.may_not_run]:
+            assert fnmatch.filter(names, pattern), pattern
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_policies_that_ship_are_told_in_the_help_and_explained(name: str) -> None:
+    assert name in CliRunner().invoke(app, ["gate", "--help"], env={"COLUMNS": "200"}).output
+    assert f"`{name}`" in (Path(__file__).parent.parent / "docs" / "gate.md").read_text(encoding="utf-8")
+
+
+def test_policy_that_there_is_not(tmp_path: Path) -> None:
+    found = gate(record(tmp_path, Outcome.HOLDS), "--policy", "upgrade-vllm")
+    assert found.exit_code == 2
+    assert "no such file; policies that ship: gpu-tier, release-draft, " in found.stderr
+
+
+def test_draft_that_is_good_passes_the_policy_of_a_release(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    draft, target = good(tmp_path)
+    report.write_text(check(draft, "--target", target, "--for", NEWEST, "--format", "json").stdout)
+    assert gate(str(report), "--policy", "release-draft").exit_code == 0
+
+
+def test_nothing_but_not_run_is_compatible_with_no_policy(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text('may_not_run = ["*"]')
+    found = gate(record(tmp_path, Outcome.NOT_RUN), "--policy", str(policy))
+    assert found.exit_code == 2
+    assert "nothing was judged" in found.stdout

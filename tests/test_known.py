@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -117,3 +118,10 @@ def test_what_ships_names_contracts_recipes_and_causes_that_exist() -> None:
         assert entry.contract in {**all_contracts(), **all_contracts("targets")}
         assert set(entry.recipes) <= names
         assert entry.cause in set(Cause)
+
+
+@pytest.mark.parametrize(("until", "over"), [("2026-12-31", False), ("2026-12-30", True), (None, False)])
+def test_entry_is_over_on_the_day_after_its_last(tmp_path: Path, until: str | None, over: bool) -> None:
+    told = ENTRY.replace("date =", f"until = {until}\ndate =") if until else ENTRY
+    (entry,) = load(tmp_path, told).entries
+    assert entry.is_over(date(2026, 12, 31)) is over

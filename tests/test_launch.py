@@ -9,8 +9,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+from typer.testing import CliRunner, Result
 
 from contracts import service
+from contracts.cli import app
 from contracts.facts import CaseResult
 from contracts.launch import Launched, LaunchFailed, launched
 from tests.bench import Bench
@@ -130,3 +132,36 @@ def test_server_contracts_are_left_out_unless_they_are_asked_for(bench: Bench) -
     assert result.ret != 0  # the fake interpreter starts no server
     told = {line["case"]: line["outcome"] for line in bench.record()[1:-1]}
     assert told.keys() == {"server/trained", "two_ranks/trained"}
+
+
+# ---------------------------------------------------------------------- contracts acceptance --launch
+
+
+def acceptance(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["acceptance", *arguments])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "give the address of a server with --url, or have one started with --launch"),
+        (["--url", "http://x", "--launch", "y"], "give the address of a server with --url, or"),
+        (["--launch", "no-such-program --model x"], "--launch: there is no program no-such-program"),
+        (["--launch", ""], "--launch: there is no program at all"),
+        (["--launch", "'"], "--launch: No closing quotation"),
+        (
+            ["--launch", f"{sys.executable} {FAKE} refuses"],
+            "the server ended with status 1 before it answered",
+        ),
+        (
+            ["--launch", f"{sys.executable} {FAKE} silent", "--ready-timeout", "1"],
+            "the server did not answer /health within 1 s",
+        ),
+        (["--launch", f"{sys.executable} {FAKE} 'is ready'"], "neither sglang (no /server_info) nor vLLM"),
+    ],
+)
+def test_launch_that_comes_to_nothing_is_told(arguments: list[str], says: str) -> None:
+    result = acceptance(*arguments)
+    assert result.exit_code == 2
+    assert says in result.stderr
+    assert "Traceback (most recent call last)" not in result.stderr or "refuses" in str(arguments)

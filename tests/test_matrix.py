@@ -24,7 +24,7 @@ RELEASES = ["0.5.6", "0.5.7", "0.5.8", "0.5.9", "0.5.10"]
 
 def test_cell_is_what_its_file_says(tmp_path: Path) -> None:
     save(tmp_path, [HOLDING, BROKEN])
-    assert cells.read_all(tmp_path) == [BROKEN, HOLDING]
+    assert cells.read_all([tmp_path]) == [BROKEN, HOLDING]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_selection_of_contracts_is_told(tmp_path: Path) -> None:
 def test_damaged_cell_is_one_of_the_table(tmp_path: Path) -> None:
     save(tmp_path, [HOLDING, BROKEN])
     (tmp_path / HOLDING.pair.file_name).write_text("{")
-    found = {cell.pair: cell.unavailable for cell in cells.read_all(tmp_path)}
+    found = {cell.pair: cell.unavailable for cell in cells.read_all([tmp_path])}
     assert found[BROKEN.pair] is None
     assert "no whole record of verdicts" in str(found[HOLDING.pair])
 
@@ -112,20 +112,60 @@ def test_cut_record_is_not_taken_for_a_whole_one(tmp_path: Path) -> None:
 
 def test_folder_without_cells(tmp_path: Path) -> None:
     with pytest.raises(BadCell, match="no cell of a matrix"):
-        cells.read_all(tmp_path)
+        cells.read_all([tmp_path])
 
 
-def test_two_records_of_one_cell(tmp_path: Path) -> None:
-    for part in "ab":
-        save(tmp_path / part, [HOLDING])
-    with pytest.raises(BadCell, match="another record of the same cell"):
-        cells.read_all(tmp_path)
+def merged(folder: Path, *made: cells.Cell) -> list[cells.Cell]:
+    """What machines that filled these cells come to."""
+    parts = [save(folder / f"machine-{number}", [item]) for number, item in enumerate(made)]
+    return cells.read_all(parts)
+
+
+def test_two_records_that_say_the_same_are_one(tmp_path: Path) -> None:
+    assert merged(tmp_path, HOLDING, HOLDING, BROKEN) == [HOLDING, BROKEN]
+
+
+def test_two_records_that_disagree_are_told(tmp_path: Path) -> None:
+    (found,) = merged(tmp_path, HOLDING, replace(BROKEN, pair=HOLDING.pair))
+    assert found.outcome is Outcome.ERROR
+    assert found.unavailable is not None
+    assert "two records of it disagree" in found.unavailable
+    assert "machine-0" in found.unavailable
+    assert found.unavailable.endswith("norms.norm_output_is_honoured [two_layers] is holds and broken")
+
+
+def test_record_of_some_contracts_is_not_taken_for_one_of_all(tmp_path: Path) -> None:
+    (found,) = merged(tmp_path, HOLDING, replace(HOLDING, verdicts=HOLDING.verdicts[:1]))
+    assert "is holds and not judged" in (found.unavailable or "")
+
+
+def test_whole_record_counts_beside_one_that_was_broken_off(tmp_path: Path) -> None:
+    broken_off = save(tmp_path / "a", [HOLDING]) / HOLDING.pair.file_name
+    lines = broken_off.read_text().splitlines(keepends=True)
+    broken_off.write_text("".join(lines[:-1]))
+    assert cells.read_all([tmp_path / "a"])[0].outcome is Outcome.ERROR
+    assert cells.read_all([tmp_path / "a", save(tmp_path / "b", [HOLDING])]) == [HOLDING]
+
+
+def test_record_of_another_format_is_told(tmp_path: Path) -> None:
+    file = save(tmp_path, [HOLDING]) / HOLDING.pair.file_name
+    file.write_text(file.read_text().replace('"format": 1', '"format": 7'))
+    (found,) = cells.read_all([tmp_path])
+    assert "of format 7, and this version of draft-contracts reads 1" in (found.unavailable or "")
+
+
+def test_records_of_a_cpu_and_of_a_gpu_are_not_mixed(tmp_path: Path) -> None:
+    save(tmp_path / "cpu", [HOLDING])
+    file = save(tmp_path / "gpu", [BROKEN]) / BROKEN.pair.file_name
+    file.write_text(file.read_text().replace('"expected"', '"device": "cuda", "expected"', 1))
+    with pytest.raises(BadCell, match=r"judged on different devices: .* on cpu and .* on cuda"):
+        cells.read_all([tmp_path])
 
 
 def test_cell_without_a_side_keeps_its_reason(tmp_path: Path) -> None:
     pair = Pair("9.9.9", "0.5.23")
     cells.write_unavailable(tmp_path / pair.file_name, "no such release")
-    (found,) = cells.read_all(tmp_path)
+    (found,) = cells.read_all([tmp_path])
     assert (found.pair, found.outcome, found.unavailable) == (pair, Outcome.ERROR, "no such release")
 
 
@@ -181,7 +221,7 @@ def test_markdown_keeps_saved_and_exported_drafts_apart() -> None:
 def test_reason_of_a_missing_side_stands_below_the_table(tmp_path: Path) -> None:
     pair = Pair("9.9.9", "0.5.23")
     cells.write_unavailable(tmp_path / pair.file_name, "no such | release")
-    made = views.markdown([HOLDING, *cells.read_all(tmp_path)])
+    made = views.markdown([HOLDING, *cells.read_all([tmp_path])])
     assert "| 0.5.23 | . 2/2 | E |" in made
     assert "- speculators 9.9.9 → sglang 0.5.23: no such \\| release" in made
 

@@ -42,7 +42,7 @@ def given(bench: Bench, *servings: Path) -> Sequence[str]:
 def test_cells_are_filled_and_shown(bench: Bench) -> None:
     result = run(bench.root, *given(bench), *SOME)
     assert result.returncode == 0, result.stderr
-    (found,) = cells.read_all(bench.root / "matrix" / "cells")
+    (found,) = cells.read_all([bench.root / "matrix" / "cells"])
     assert found.outcome is Outcome.HOLDS
     assert {it.contract.partition(".")[0] for it in found.verdicts} == {"norms"}
     assert "1/1" in result.stdout
@@ -69,7 +69,7 @@ def test_side_runs_once_for_all_pairs(bench: Bench) -> None:
     )  # fmt: skip
     result = run(bench.root, *given(bench), f"--training={other}", *SOME)
     assert result.returncode == 0, result.stderr
-    assert len(cells.read_all(bench.root / "matrix")) == 2
+    assert len(cells.read_all([bench.root / "matrix"])) == 2
     assert runs(bench.serving) == 1  # equal drafts of two releases are one case
 
 
@@ -84,7 +84,7 @@ def test_side_that_is_none_is_told_in_its_cells(bench: Bench) -> None:
     absent = fake_python(bench.root / "absent", "sglang", version=None)
     result = run(bench.root, *given(bench, absent, bench.serving), *SOME)
     assert result.returncode == 3, result.stderr
-    outcomes = {found.unavailable is None: found.outcome for found in cells.read_all(bench.root / "matrix")}
+    outcomes = {found.unavailable is None: found.outcome for found in cells.read_all([bench.root / "matrix"])}
     assert outcomes == {True: Outcome.HOLDS, False: Outcome.ERROR}
     assert "sglang is not installed in" in result.stdout
 
@@ -95,7 +95,7 @@ def test_probe_that_crashes_is_an_error_of_its_cells_and_is_tried_again(bench: B
         result = run(bench.root, *given(bench), *SOME)
         assert result.returncode == 3, result.stderr
         assert "0 of them known already" in result.stderr
-        (found,) = cells.read_all(bench.root / "matrix")
+        (found,) = cells.read_all([bench.root / "matrix"])
         assert found.outcome is Outcome.ERROR
 
 
@@ -108,7 +108,7 @@ def test_release_that_does_not_exist_is_one_line_of_its_cell(
     monkeypatch.setenv("UV_HTTP_RETRIES", "0")
     result = run(bench.root, *given(bench), "--serving=9.9.9", f"--over={sys.executable}", *SOME)
     assert result.returncode == 3, result.stderr
-    missing = [found for found in cells.read_all(bench.root / "matrix") if found.unavailable]
+    missing = [found for found in cells.read_all([bench.root / "matrix"]) if found.unavailable]
     assert [found.pair.serving for found in missing] == ["9.9.9"]
     assert "sglang==9.9.9" in str(missing[0].unavailable)
 
@@ -198,30 +198,9 @@ def _alive(process: int) -> bool:
 def test_cells_of_many_machines_are_put_together(tmp_path: Path) -> None:
     for number, made in enumerate((cell("0.9.0", "0.5.23", verdict()), cell("0.8.1", "0.5.23", broken()))):
         save(tmp_path / "artifacts" / f"cell-{number}", [made])
-    result = run(tmp_path, "--from", "artifacts", "-o", "page")
+    result = run(tmp_path, "--merge", *(f"artifacts/cell-{number}" for number in range(2)), "-o", "page")
     assert result.returncode == 1, result.stderr
     assert "| 0.5.23 | B 0/1 | . 1/1 |" in (tmp_path / "page" / "matrix.md").read_text()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "pairs"),
-    [
-        (["--newest", "2"], [("0.9.0", "0.5.23"), ("0.8.1", "0.5.22")]),
-        (["--training=0.9.0", "--serving=sglang==0.5.9"], [("0.9.0", "0.5.9")]),
-        (
-            ["--training=0.9.0", "--training=0.8.1", "--serving=0.5.22", "--newest=1"],
-            [("0.9.0", "0.5.22")],
-        ),
-    ],
-)
-def test_plan_is_json(tmp_path: Path, arguments: list[str], pairs: list[tuple[str, str]]) -> None:
-    result = run(tmp_path, "--plan", *arguments)
-    assert [(pair["training"], pair["serving"]) for pair in json.loads(result.stdout)] == pairs
-    assert not list(tmp_path.iterdir())
-
-
-def test_plan_of_everything(tmp_path: Path) -> None:
-    assert len(json.loads(run(tmp_path, "--plan").stdout)) == 7 * 18
 
 
 @pytest.mark.parametrize(
@@ -229,8 +208,8 @@ def test_plan_of_everything(tmp_path: Path) -> None:
     [
         (["--training", "sglang==0.5.9"], "of sglang, not of speculators"),
         (["--serving", "banana"], "not understood"),
-        (["--from", "nowhere"], "no cell of a matrix"),
-        (["--from", ".", "--newest", "2"], "--from runs nothing"),
+        (["--merge", "nowhere"], "no cell of a matrix"),
+        (["--merge", ".", "--newest", "2"], "--merge runs nothing"),
         (["--over", "nowhere", "--newest", "1"], "there is no nowhere"),
         (["--newest", "1", "-o", "file/below"], "cannot be made"),
     ],

@@ -63,6 +63,17 @@ def test_known_does_not_fail(bench: Bench) -> None:
     result.stdout.fnmatch_lines(["KNOWN *", "*it is so", "*https://example.org/issue"])
 
 
+@pytest.mark.parametrize(("until", "outcome"), [("9999-12-31", "known"), ("2000-01-01", "broken")])
+def test_known_for_a_time_is_broken_after_it(bench: Bench, until: str, outcome: str) -> None:
+    bench.serve(FAULTY)
+    bench.known.write_text(ENTRY.replace("date =", f"until = {until}\ndate ="))
+    result = bench.run()
+    assert bench.outcomes()["norms.norm_output_is_honoured"] == outcome
+    assert result.ret == (0 if outcome == "known" else EXIT_BROKEN)
+    if outcome == "broken":
+        result.stdout.fnmatch_lines(["*known.toml accepted this until 2000-01-01: it is so"])
+
+
 def test_known_for_another_cause_is_broken(bench: Bench) -> None:
     bench.serve(FAULTY)
     bench.known.write_text(ENTRY.replace("norm-differs", "norm-not-served"))

@@ -7,7 +7,7 @@ filled on several machines are put together by laying their files into one folde
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -65,6 +65,8 @@ class Cell:
     """Why nothing could be judged; None if something was."""
     selection: str = ""
     """Which contracts were selected, as pytest's -k says it; empty for all."""
+    device: str = "cpu"
+    """What drafts ran on."""
 
     @cached_property
     def outcome(self) -> Outcome:
@@ -108,6 +110,11 @@ def read(file: Path) -> Cell:
     pair = _pair(file)
     try:
         header, *lines, end = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        if header["kind"] == "header" and header["format"] != FORMAT:
+            raise BadCell(
+                f"{file}: of format {header['format']}, and this version of draft-contracts reads {FORMAT}; "
+                "fill the cell with this version, or merge with that one"
+            )
         verdicts = [_verdict(line) for line in lines]
         if (header["kind"], header["format"]) != ("header", FORMAT) or end != {
             "kind": "end",
@@ -121,6 +128,7 @@ def read(file: Path) -> Cell:
             expected=header["expected"],
             unavailable=header.get("unavailable"),
             selection=header.get("selection", ""),
+            device=header.get("device", "cpu"),
         )
     except OSError as error:
         raise BadCell(f"{file}: {error.strerror}") from None
@@ -134,25 +142,56 @@ def _verdict(line: dict[str, object]) -> Verdict:
     return _VERDICT.validate_python(line)
 
 
-def read_all(folder: Path) -> list[Cell]:
-    """Every cell in a folder and those below it; one whose file is damaged says so.
+def read_all(folders: Iterable[Path]) -> list[Cell]:
+    """Every cell in some folders and those below them, each once; one whose file is damaged says so.
+
+    Of several records of one cell those that are whole count. If they say the same, they are one; if they do
+    not, the cell could not be judged, and says where they differ.
 
     Raises:
-        BadCell: there is none, one has no name, or there are two of one pair.
+        BadCell: a folder has none, one has no name, or some were judged on a CPU and others on a GPU.
 
     """
-    files = sorted(path for path in folder.rglob(f"*{JOINT}*{SUFFIX}") if not path.name.startswith("."))
-    if not files:
-        raise BadCell(f"{folder}: no cell of a matrix in it (files like 0.9.0{JOINT}0.5.23{SUFFIX})")
-    found: dict[Pair, Path] = {}
-    made = []
-    for file in files:
-        cell = _read_or_say(file)
-        if cell.pair in found:
-            raise BadCell(f"{file}: there is another record of the same cell: {found[cell.pair]}")
-        found[cell.pair] = file
-        made.append(cell)
-    return made
+    found: dict[Pair, list[tuple[Path, Cell]]] = {}
+    for folder in folders:
+        files = sorted(path for path in folder.rglob(f"*{JOINT}*{SUFFIX}") if not path.name.startswith("."))
+        if not files:
+            raise BadCell(f"{folder}: no cell of a matrix in it (files like 0.9.0{JOINT}0.5.23{SUFFIX})")
+        for file in files:
+            cell = _read_or_say(file)
+            found.setdefault(cell.pair, []).append((file, cell))
+    devices = {cell.device: file for records in found.values() for file, cell in records if cell.verdicts}
+    if len(devices) > 1:
+        told = " and ".join(f"{file} on {device}" for device, file in sorted(devices.items()))
+        raise BadCell(f"judged on different devices: {told}; merge those of each by themselves")
+    return [_one(records) for records in found.values()]
+
+
+def _one(records: Sequence[tuple[Path, Cell]]) -> Cell:
+    """What several records of one cell come to."""
+    whole = [(file, cell) for file, cell in records if cell.unavailable is None] or records
+    (file, first), *others = whole
+    for other_file, other in others:
+        told = _where_they_differ(first, other)
+        if told:
+            reason = f"two records of it disagree, {file} and {other_file}: {told}"
+            return Cell(pair=first.pair, unavailable=reason, device=first.device)
+    return first
+
+
+def _where_they_differ(one: Cell, other: Cell) -> str | None:
+    """Where two records of a cell say different things; None if nowhere."""
+    if one.unavailable or other.unavailable:
+        return None
+    if one.selection != other.selection:
+        return f"-k {one.selection!r} was judged, and -k {other.selection!r}"
+    first, second = ({(it.contract, it.case): it.outcome for it in cell.verdicts} for cell in (one, other))
+    for key in sorted({*first, *second}):
+        if first.get(key) != second.get(key):
+            contract, case = key
+            said = " and ".join(str(told.get(key) or "not judged") for told in (first, second))
+            return f"{contract} [{case}] is {said}"
+    return None
 
 
 def _read_or_say(file: Path) -> Cell:

@@ -74,7 +74,7 @@ def markdown(cells: Sequence[Cell]) -> str:
         "|---|" + "---|" * len(trainings),
     ]
     for serving in servings[::-1]:
-        row = (_short(found.get((training, serving))) for training in trainings)
+        row = (in_a_cell(found.get((training, serving))) for training in trainings)
         lines.append(f"| {serving} | " + " | ".join(row) + " |")
     lines += [
         "",
@@ -86,7 +86,8 @@ def markdown(cells: Sequence[Cell]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _short(cell: Cell | None) -> str:
+def in_a_cell(cell: Cell | None) -> str:
+    """Letter, and how many kinds of draft cross; nothing for no cell."""
     if cell is None:
         return ""
     letter = LETTERS[cell.outcome]
