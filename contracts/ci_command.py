@@ -91,10 +91,10 @@ def make_plan(
     """Print which pairs of releases to judge, as one line of JSON; why, on stderr.
 
     `.cells` is a list of {training, serving} for a matrix of jobs, `.sides` has every release once.
-    What changed since --since: releases that are pinned, recorded or listed anew since --since, those that changed
-    entries of known.toml speak of, all of a library whose probe changed; the newest pairs after any other
-    change of the contracts, and none after a change of documents. --pairs newest --since REF judges the newest
-    pairs in any case. Exit status 0, or 2 for bad input.
+    What changed since --since: releases that are pinned, recorded or listed anew, those that changed entries
+    of known.toml speak of, all of a library whose probe changed; the newest pairs after any other change of
+    the contracts, and none after a change of documents. --pairs newest --since REF judges the newest pairs in
+    any case. Exit status 0, or 2 for bad input.
     """
     if pairs is Pairs.CHANGED and since is None:
         fail("--pairs changed: since when? Give --since REF, as in --since origin/main")
