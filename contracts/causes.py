@@ -609,6 +609,11 @@ class Cause(StrEnum):
         "The engine does not serve in the way that it was told to.",
         "Look for the argument in the release's --help: it may have been renamed, or is overridden.",
     )
+    MACHINE_LACKS = (
+        "machine-lacks-it",
+        "This machine, or this release on it, does not have what the case needs; the others say enough.",
+        "Nothing, unless you serve so: then judge it on a machine that can.",
+    )
     SERVER_LEFT = (
         "server-left-something",
         "Processes of the server outlived it, or its port stayed taken.",

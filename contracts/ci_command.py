@@ -66,6 +66,9 @@ Index = Annotated[
 Output = Annotated[Path, typer.Option("-o", "--output", metavar="FOLDER", help="For cells/, matrix.md, ...")]
 Before = Annotated[Path, typer.Argument(metavar="MATRIX", help="A matrix.md of before.")]
 After = Annotated[Path, typer.Argument(metavar="CELLS", help="Folder of the cells of now.")]
+Whole = Annotated[
+    bool, typer.Option("--whole", help="Every cell of MATRIX has to be there, and for the same reasons.")
+]
 Issue = Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="For the text of an issue.")]
 Python = Annotated[
     str,
@@ -126,9 +129,19 @@ def run_part(plan_file: PlanFile, stage: Stage, index: Index, output: Output = P
     releases = made.sides[stage]
     if index >= len(releases):
         fail(f"--index {index}: the plan has {len(releases)} releases of {LIBRARIES[stage]}, from 0")
-    command = [sys.executable, "-m", "contracts", *_part(made, stage, releases[index], output)]
     device = {"CONTRACTS_DEVICE": "cuda"} if made.tier is Tier.GPU else {}
-    raise typer.Exit(subprocess.run(command, env=os.environ | device, check=False).returncode)
+    for words in _commands(made, stage, releases[index], output):
+        command = [sys.executable, "-m", "contracts", *words]
+        status = subprocess.run(command, env=os.environ | device, check=False).returncode
+        if status:
+            raise typer.Exit(status)
+
+
+def _commands(made: Plan, stage: SideName, release: str, output: Path) -> list[list[str]]:
+    """What is run: on a GPU sglang's own kernels come with its own pins."""
+    part = _part(made, stage, release, output)
+    exact = stage == "serving" and made.tier is Tier.GPU
+    return [["provision", "--exact", f"{LIBRARIES[stage]}=={release}"], part] if exact else [part]
 
 
 def _part(made: Plan, stage: SideName, release: str, output: Path) -> list[str]:
@@ -175,23 +188,27 @@ def machine(tier: TierOption = Tier.CPU, python: Python = sys.executable, cache:
 
 
 @app.command("changes")
-def changes(before: Before, after: After, output: Issue = Path("issue.md")) -> None:
+def changes(before: Before, after: After, whole: Whole = False, output: Issue = Path("issue.md")) -> None:
     """Write the text of an issue, if a cell of the matrix says something else than before.
 
     Exit status 0: nothing changed, and nothing is written; 1: something did; 2: bad input.
     """
     try:
-        found = difference.changed(difference.read(before), cells.read_all([after]))
+        now = cells.read_all([after])
+        found = difference.changed(difference.read(before), now, whole=whole)
+        reasons = difference.reasons_changed(before.read_text(encoding="utf-8"), now) if whole else []
     except (NoMatrix, BadCell) as error:
         fail(str(error))
-    if not found:
+    if not found and not reasons:
         typer.echo("no cell says anything else than before")
         return
     try:
-        write_whole(output, difference.issue(found))
+        write_whole(output, difference.issue(found, reasons))
     except OSError as error:
         fail(f"{output}: {error.strerror}")
     for cell, one, two in found:
         typer.echo(f"{cell.pair.title}: {one} before, {two} now")
+    if reasons:
+        typer.echo(f"{len(reasons)} lines of reasons changed")
     typer.echo(f"written {output}")
     raise typer.Exit(EXIT_BROKEN)

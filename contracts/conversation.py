@@ -23,6 +23,8 @@ PROBES = Path(__file__).parent / "probes"
 
 STARTUP_TIMEOUT = 300.0
 """Seconds for a probe to import its library: cold disks are slow."""
+GPU_TIMEOUT = 900.0
+"""Seconds for a case on a GPU, at the least: each imports the library, and may compile kernels."""
 RESTARTS = 3
 GRACE = 10.0
 """Seconds on top of a case's own limit before the probe counts as silent."""

@@ -1661,6 +1661,14 @@ EXPLANATIONS: Mapping[Cause, Explanation] = {
             + _served("speculative_num|eagle_topk|max_running|chunked_prefill")
         ),
     ),
+    Cause.MACHINE_LACKS: Explanation(
+        why=(
+            "A GPU has some of the attention backends that a release offers, and a machine some number of GPUs or "
+            "cores. What it lacks is left out, and told; no GPU at all is another matter, and judges nothing."
+        ),
+        symptom="None: this is about the machine that judges.",
+        confirm="contracts ci machine --tier gpu",
+    ),
     Cause.SERVER_LEFT: Explanation(
         why=(
             "sglang's server is a family of processes. Its children end with it where the kernel is asked to "

@@ -48,9 +48,9 @@ BACKENDS = (
 UNSUITED = re.compile(
     r"is not supported in (decode )?attention backend|only supports topk ?= ?1|requires SM"
     r"|only supported (on|for)\b.*(Blackwell|SM\d|prefill)|is only supported on \("
-    r"|Invalid configuration : NUM_MMA"
+    r"|Invalid configuration : NUM_MMA|failed to dispatch data type"
 )
-"""What releases say of an attention backend that does not suit the GPU, the page size, or speculation."""
+"""What releases say of kernels that do not suit the GPU, the page size, the dtype, or speculation."""
 NOT_JUDGED = {
     "torch_native": "sglang refuses it with EAGLE on a GPU",
     "flex_attention": "sglang refuses it with speculation",

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from contracts import checkpoint, export, exported, spelled
-from contracts.conversation import PROBES, Progress
+from contracts.conversation import GPU_TIMEOUT, PROBES, Progress
 from contracts.dialect import Dialect
 from contracts.facts import CaseResult, Device, DraftFacts, Refusal, SideName
 from contracts.handoff import NotRun, describe, observed
@@ -28,8 +28,6 @@ UNUSABLE = ("build", "reload")
 """Stages of training without which there is no draft to hand over."""
 TRAINING_TIMEOUT = 600.0
 """Seconds that building a draft by training it may take, at the least."""
-GPU_TIMEOUT = 900.0
-"""Seconds for a case on a GPU, at the least: each imports the library, and may compile kernels."""
 RELEASE: Case = {"case": "release", "release": "{folder}/release.json"}
 """Asks a probe for what its release shows whatever the recipe."""
 FIXTURES = PROBES.parent / "fixtures"

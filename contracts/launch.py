@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import socket
@@ -21,6 +22,8 @@ READY_TIMEOUT = 300.0
 """Seconds from its start until a server answers: importing the library, loading, compiling kernels."""
 STOP_TIMEOUT = 60.0
 """Seconds that it may take to leave when it is asked to; sglang looks for open requests every five."""
+LAST_TIMEOUT = 10.0
+"""Seconds that the processes that it started may take to go after it."""
 SHARED_MEMORY = "/dev/shm/"
 
 Told = Callable[[str], None]
@@ -69,7 +72,7 @@ def launched(
     """
     port, log, scratch = _free_port(), folder / "server.log", folder / "tmp"
     scratch.mkdir()
-    started = time.monotonic()
+    started, before = time.monotonic(), set(Path(SHARED_MEMORY).glob("*"))
     with log.open("wb") as output:
         process = subprocess.Popen(
             [*command, "--host", "127.0.0.1", "--port", str(port)],
@@ -78,6 +81,7 @@ def launched(
             stderr=subprocess.STDOUT,
             env={**os.environ, **(environment or {}), "TMPDIR": str(scratch)},
             start_new_session=True,
+            preexec_fn=_die_with_parent,
         )
     server = Launched(url=f"http://127.0.0.1:{port}", process=process, seconds=0.0)
     try:
@@ -85,7 +89,7 @@ def launched(
         server.seconds = round(time.monotonic() - started, 1)
         yield server
     finally:
-        server.left = _end(process, port, stop_timeout, told)
+        server.left = _end(process, port, before, stop_timeout, told)
 
 
 def _wait_until_ready(server: Launched, log: Path, deadline: float, told: Told) -> None:
@@ -122,15 +126,18 @@ def _free_port() -> int:
         return int(probing.getsockname()[1])
 
 
-def _end(process: subprocess.Popen[bytes], port: int, stop_timeout: float, told: Told) -> tuple[str, ...]:
+def _end(
+    process: subprocess.Popen[bytes], port: int, before: set[Path], stop_timeout: float, told: Told
+) -> tuple[str, ...]:
     """End a server and everything of its session; returns what had outlived it, which is ended too."""
-    mapped = _shared_memory(process.pid)
+    made = _shared_memory(process.pid) - before
     try:
         if process.poll() is None:
             told("waiting for the server to leave")
             process.send_signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(stop_timeout)
+        _wait_for_the_last(process.pid)
         left = [f"process {pid} ({name})" for pid, name in _session(process.pid).items()]
     finally:
         with contextlib.suppress(ProcessLookupError):
@@ -142,10 +149,23 @@ def _end(process: subprocess.Popen[bytes], port: int, stop_timeout: float, told:
     with socket.socket() as probing:
         if probing.connect_ex(("127.0.0.1", port)) == 0:
             left.append(f"somebody listens on port {port}")
-    for file in mapped:  # sglang unlinks none (managers/load_snapshot.py of 0.5.23)
+    for file in made:  # sglang unlinks none (managers/load_snapshot.py of 0.5.23)
         with contextlib.suppress(OSError):
             file.unlink()
     return tuple(left)
+
+
+def _wait_for_the_last(leader: int) -> None:
+    """Give what a server started a while to go after it: of a GPU's memory it takes seconds to let go."""
+    deadline = time.monotonic() + LAST_TIMEOUT
+    while _session(leader) and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+
+def _die_with_parent() -> None:
+    """Ask the kernel to end this process when we end, however we do (Linux; else no harm)."""
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
 def _session(leader: int) -> dict[int, str]:

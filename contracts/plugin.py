@@ -12,7 +12,6 @@ has this package installed pays nothing.
 from __future__ import annotations
 
 import os
-import re
 import sys
 import uuid
 from collections.abc import Generator
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
+from _pytest.mark.expression import Expression
 
 from contracts.facts import CASE_TIMEOUT, LIBRARIES
 from contracts.recipes import RECIPES, Recipe
@@ -144,8 +144,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def asks_for(expression: str, mark: str) -> bool:
-    """Whether a mark expression selects contracts by this mark."""
-    return bool(re.search(rf"(?<!not )\b{mark}\b", expression))
+    """Whether a mark expression selects contracts because they have this mark."""
+    if mark not in expression:
+        return False
+    try:
+        chosen = Expression.compile(expression)
+    except SyntaxError:
+        return False  # pytest says so itself
+
+    def selects(marks: set[str]) -> bool:
+        return chosen.evaluate(lambda name, /, **_: name in marks)
+
+    every = {MARK, GPU_MARK, SERVER_MARK}
+    return any(selects(marks | {mark}) and not selects(marks - {mark}) for marks in ({MARK}, every))
 
 
 def _options_given(config: pytest.Config) -> bool:

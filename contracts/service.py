@@ -18,7 +18,7 @@ from contracts import acceptance
 from contracts.acceptance import Expected
 from contracts.conversation import PROBES
 from contracts.facts import CaseResult, Device, Refusal
-from contracts.launch import LaunchFailed, Told, launched
+from contracts.launch import READY_TIMEOUT, LaunchFailed, Told, launched
 from contracts.placing import write_whole
 from contracts.probes.stream import NOT_HERE
 from contracts.recipes import DType
@@ -29,12 +29,15 @@ from contracts.speculation import EngineRun, Generation
 
 ANSWER_TIMEOUT = 300.0
 """Seconds for one answer: the first on a GPU compiles kernels."""
+GPU_READY_TIMEOUT = 900.0
+"""Seconds until it answers on a GPU: kernels are compiled, graphs captured."""
 WIDEN_TIMEOUT = 300.0
 SMALL = ("--max-total-tokens", "2048", "--mem-fraction-static", "0.3", "--max-running-requests", "8")
 """Of a server on a GPU; one on a CPU is small by itself."""
 EVERY_STEP = ("--decode-log-interval", "1")
 """sglang adds to its statistics when it logs (scheduler_components/metrics_reporter.py of 0.5.23)."""
 _RAISED = re.compile(r"^(?:\[[^]]*\] )?(?:[\w.]+\.)?(\w*(?:Error|Exception|Exit))(?:: (.*))?$")
+_TAKEN = re.compile("EADDRINUSE|[Aa]ddress already in use")
 _USAGE = re.compile(r"^\S*: error: (.*)$")
 
 
@@ -68,8 +71,15 @@ SERVINGS = (
     ),
     Serving(
         name="no_graphs",
-        about="without CUDA graphs",
+        about="without CUDA graphs of decoding",
         arguments=("--disable-cuda-graph",),
+        of_gpus=True,
+    ),
+    Serving(
+        name="fused_ranks",
+        about="split among two ranks, whose sums are fused with the norms behind them",
+        ranks=2,
+        arguments=("--enable-flashinfer-allreduce-fusion",),
         of_gpus=True,
     ),
 )
@@ -143,7 +153,9 @@ def serve(python: str, case: Mapping[str, Any], folder: Path, told: Told) -> Cas
     name, device = case["case"], case["device"]
     try:
         models = _as_served(python, case, folder)
-        with launched(_command(python, models, case), folder, told=told) as server:
+        limit = GPU_READY_TIMEOUT if device == "cuda" else READY_TIMEOUT
+        command = _command(python, models, case)
+        with launched(command, folder, ready_timeout=limit, told=told) as server:
             _forget(server.url)
             generations = _at_once(server.url, case)
             with connect(server.url, timeout=ANSWER_TIMEOUT) as talk:
@@ -160,6 +172,10 @@ def serve(python: str, case: Mapping[str, Any], folder: Path, told: Told) -> Cas
         return CaseResult(case=name)
     except LaunchFailed as error:
         return _failed(name, str(error), folder / "server.log", device)
+    except subprocess.SubprocessError as error:
+        said = (getattr(error, "stderr", None) or b"").decode(errors="replace").strip().splitlines()
+        told = (said or [str(error)])[-1]
+        return CaseResult(case=name, error=f"the model could not be given wider heads: {told}")
     except (ServerError, httpx.HTTPError, OSError, ValueError, LookupError, TypeError) as error:
         return CaseResult(case=name, error=f"{type(error).__name__}: {error}")
     finally:
@@ -236,13 +252,13 @@ def _statistics(url: str) -> float | None:
 def _failed(name: str, why: str, log: Path, device: Device) -> CaseResult:
     """A server that never answered: refused by the library, or failed by the machine."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
-    here = [line for line in lines if NOT_HERE.search(line)]
-    if here:
-        return CaseResult(case=name, error=f"the server cannot run here: {here[-1][:300]}")
     frames = [line for line in lines if line.startswith('File "')]
     ours = bool(frames) and str(PROBES) in frames[-1]
     for line in reversed(lines):
         match = _RAISED.match(line) or _USAGE.match(line)
+        here = NOT_HERE.search(line) if match else _TAKEN.search(line)
+        if here:
+            return CaseResult(case=name, error=f"the server cannot run here: {line[:300]}")
         if match and not ours and "did not answer" not in why.splitlines()[0]:
             *kind, message = match.groups()
             refusal = Refusal(

@@ -80,6 +80,8 @@ def _of_gpus() -> Iterator[Setting]:
                 page=backend.page, graphs=graphs,
             )  # fmt: skip
             yield how
+            if not backend.trees:
+                continue
             yield Setting(
                 **{
                     **vars(how),

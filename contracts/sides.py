@@ -245,7 +245,16 @@ class Side:
         others = tuple(library for library in LIBRARIES.values() if library != self.library)
         own = [path for path in PROBES.rglob("*.py") if not path.name.startswith(others)]
         code = hashlib.sha256(b"".join(path.read_bytes() for path in sorted([*own, *shared])))
-        return repr((PROTOCOL, self.identity.fingerprint, device, settings, code.hexdigest()))
+        on = device if device == "cpu" else (device, *gpus())
+        return repr((PROTOCOL, self.identity.fingerprint, on, settings, code.hexdigest()))
+
+
+def gpus() -> tuple[str, ...]:
+    """What the driver says of this machine's GPUs: models, and its own version; nothing without one."""
+    root = Path("/proc/driver/nvidia")
+    files = [root / "version", *sorted(root.glob("gpus/*/information"))]
+    said = [line for file in files if file.exists() for line in file.read_text().splitlines()]
+    return tuple(line for line in said if line.startswith(("NVRM", "Model")))
 
 
 def _digest(value: object) -> str:

@@ -119,6 +119,22 @@ class Workbench:
             return self.machine.reason
         return self.machine.why_not(setting.backend, setting.topk)
 
+    def _lacking(self, why: str) -> NotRun:
+        """This machine has a part of what a tier needs, or (without a cause) nothing of it."""
+        some = self.device == "cpu" or bool(self.machine.gpus)
+        return NotRun(why, cause=Cause.MACHINE_LACKS if some else None)
+
+    def _suited(self, refusals: tuple[Refusal, ...]) -> tuple[Refusal, ...]:
+        """What the library raised.
+
+        Raises:
+            NotRun: it says on a GPU that its kernels do not suit what it was asked for.
+
+        """
+        if self.device != "cpu" and any(gpus.UNSUITED.search(item.message) for item in refusals):
+            raise self._lacking(f"the release says of this GPU: {describe(refusals)}")
+        return refusals
+
     def train(self) -> None:
         """Let the training probe answer all that contracts will ask it."""
         for group in self._groups:
@@ -266,7 +282,7 @@ class Workbench:
         if untrained:
             raise NotRun(f"the training side did not run the draft: {describe(untrained)}")
         result = observed(group.served.results[f"forward/{recipe}"], "serving")
-        return group.readable(recipe, result.refusals)
+        return self._suited(group.readable(recipe, result.refusals))
 
     def replay(self, recipe: str) -> Replay:
         """The recipe's draft on the same inputs on both sides.
@@ -293,7 +309,7 @@ class Workbench:
         """
         why_not = self.why_not(setting)
         if why_not:
-            raise NotRun(why_not)
+            raise self._lacking(why_not)
         self.handoff(recipe)
         group = self.group(recipe)
         untrained = group.training_refusals(recipe, "generate")
@@ -303,9 +319,7 @@ class Workbench:
         alone = group.alone(recipe, group.dtype(recipe, setting))
         for case in (alone, f"engine/{recipe}/{setting.name}"):
             found += observed(group.served.results[case], "serving").refusals
-        if setting.of_gpus and any(gpus.UNSUITED.search(item.message) for item in found):
-            raise NotRun(f"the release says of this GPU: {describe(tuple(found))}")
-        return group.readable(recipe, found)
+        return self._suited(group.readable(recipe, found))
 
     # -------------------------------------------------------------------- the server
 
@@ -318,13 +332,14 @@ class Workbench:
         """
         why_not = self.why_not_served(serving)
         if why_not:
-            raise NotRun(why_not)
+            raise self._lacking(why_not)
         self.handoff(recipe)
         group = self.group(recipe)
         untrained = group.training_refusals(recipe, "generate")
         if untrained:
             raise NotRun(f"the training side did not continue the prompts: {describe(untrained)}")
-        return group.readable(recipe, observed(self._service(recipe, serving).result, "serving").refusals)
+        found = observed(self._service(recipe, serving).result, "serving").refusals
+        return self._suited(group.readable(recipe, found))
 
     def why_not_served(self, serving: Serving) -> str | None:
         """Why this machine cannot start the server so; None if it can."""

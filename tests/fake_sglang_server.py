@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import signal
 import subprocess
@@ -28,6 +29,9 @@ class Ready(BaseHTTPRequestHandler):
 print("loading ...", flush=True)
 if how == "refuses":
     sys.exit("Traceback (most recent call last):\n  ...\nValueError: Unsupported architecture")
+if how == "warns and refuses":
+    print("[Gloo] Rank 0 is connected to 0 peer ranks.", flush=True)
+    sys.exit("ValueError: Unsupported architecture")
 if how == "out of memory":
     sys.exit("RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.")
 if how == "old driver":
@@ -40,6 +44,11 @@ if how == "killed":
     os.kill(os.getpid(), signal.SIGKILL)
 if how == "leaves a child":
     subprocess.Popen(["sleep", "600"])
+if how == "has a slow child":
+    subprocess.Popen(["sleep", "2"])
+if how.startswith("maps "):
+    with open(how.removeprefix("maps ")) as file:  # noqa: PTH123
+        mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
 if how == "stays":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 if how == "silent":

@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from contracts.causes import Cause
 from contracts.ci import changes, difference, plan
 from contracts.ci.changes import Change
+from contracts.ci_command import _commands, _part
 from contracts.cli import app
 from contracts.matrix import views
 from contracts.records import catalog
@@ -116,6 +118,8 @@ BOTH_NEWEST = [(TRAINING[-1], SERVING[-1]), (TRAINING[-2], SERVING[-2])]
             [(NEWEST_TRAINING, "0.5.23"), (NEWEST_TRAINING, "0.5.22")],
         ),
         ("requirements.txt", "sglang==0.5.24\n", [(NEWEST_TRAINING, "0.5.24")]),
+        ("contracts/requirements/cpu.txt", "sglang==0.5.22\n", [(NEWEST_TRAINING, "0.5.22")]),
+        ("notes.md", "it works with sglang==0.5.9.\n", []),
     ],
 )
 def test_what_changed_decides_what_is_judged(
@@ -131,6 +135,15 @@ def test_newest_pairs_are_judged_whatever_changed(clone: Path) -> None:
     write("contracts/releases/sglang/0.5.9.json", "{}")
     commit()
     assert pairs(planned("--since", "main")) == [*BOTH_NEWEST, (NEWEST_TRAINING, "0.5.9")]
+
+
+def test_plan_is_the_same_below_the_root(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write("contracts/known.toml", '[[known]]\ntraining = "==0.9.0"\nserving = "==0.5.22"\n')
+    commit()
+    above = pairs(planned("--since", "main"))
+    monkeypatch.chdir(clone / "contracts")
+    assert pairs(planned("--since", "main")) == above
+    assert len(above) == 3
 
 
 def test_what_is_not_committed_counts_too(clone: Path) -> None:
@@ -192,7 +205,7 @@ def plan_file(tmp_path: Path) -> Path:
     ("stage", "index", "command"),
     [
         ("training", 1, f"prepare --training speculators=={TRAINING[-2]}"),
-        ("serving", 0, f"matrix --training {TRAINING[-1]} --serving {SERVING[-1]} --output part"),
+        ("serving", 0, f"provision --exact sglang=={SERVING[-1]}"),
     ],
 )
 def test_part_of_a_plan_is_a_public_command(
@@ -210,9 +223,18 @@ def test_part_of_a_plan_is_a_public_command(
     assert asked == [([sys.executable, "-m", "contracts", *command.split()], "cuda")]
 
 
-def test_stages_cover_each_cell_once(tmp_path: Path) -> None:
-    from contracts.ci_command import _part
+def test_gpu_side_has_its_own_kernels_before_it_is_judged() -> None:
+    made = plan.make(plan.Tier.GPU, plan.Pairs.NEWEST, newest=1, since=None, root=Path())
+    judged = ["matrix", "--training", TRAINING[-1], "--serving", SERVING[-1], "--output", "part"]
+    assert _commands(made, "serving", SERVING[-1], Path("part")) == [
+        ["provision", "--exact", f"sglang=={SERVING[-1]}"],
+        judged,
+    ]
+    on_cpu = replace(made, tier=plan.Tier.CPU)
+    assert _commands(on_cpu, "serving", SERVING[-1], Path("part")) == [judged]
 
+
+def test_stages_cover_each_cell_once(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     file.write_text(ci("plan", "--pairs", "all").stdout)
     made = plan.read(file)
@@ -315,6 +337,23 @@ def test_nothing_is_written_if_nothing_changed(tmp_path: Path) -> None:
     result = ci("changes", str(before), str(after), "-o", str(tmp_path / "issue.md"))
     assert result.exit_code == 0
     assert not (tmp_path / "issue.md").exists()
+
+
+def test_cell_that_is_lost_is_a_change_of_the_whole(tmp_path: Path) -> None:
+    before, after = written(tmp_path, HOLDING, OTHER), save(tmp_path / "cells", [HOLDING])
+    issue = str(tmp_path / "issue.md")
+    assert ci("changes", str(before), str(after), "-o", issue).exit_code == 0
+    assert ci("changes", str(before), str(after), "--whole", "-o", issue).exit_code == 1
+    assert "Could not be judged: no job left a record of it" in Path(issue).read_text()
+
+
+def test_other_cause_is_a_change_of_the_whole(tmp_path: Path) -> None:
+    other = replace(BROKEN, verdicts=(verdict(), broken(Cause.NORM_EPSILON, case="two_layers")))
+    before, after = written(tmp_path, BROKEN), save(tmp_path / "cells", [other])
+    issue = str(tmp_path / "issue.md")
+    assert ci("changes", str(before), str(after), "-o", issue).exit_code == 0  # it counts the same
+    assert ci("changes", str(before), str(after), "--whole", "-o", issue).exit_code == 1
+    assert "-| norm-differs | two_layers |" in Path(issue).read_text()
 
 
 def test_cell_that_could_not_be_judged_is_a_change(tmp_path: Path) -> None:

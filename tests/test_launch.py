@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -50,6 +52,36 @@ def _wait_for(number: int) -> None:
     for _ in range(100):
         os.kill(number, 0)
         time.sleep(0.05)
+
+
+def test_process_that_goes_a_little_later_is_waited_for(tmp_path: Path) -> None:
+    assert start("has a slow child", tmp_path).left == ()
+
+
+def test_server_ends_with_whoever_started_it(tmp_path: Path) -> None:
+    script = f"""
+import os, sys, time
+from pathlib import Path
+from contracts.launch import launched
+with launched([{sys.executable!r}, {str(FAKE)!r}, "is ready"], Path({str(tmp_path)!r})) as server:
+    print(server.process.pid, flush=True)
+    os.kill(os.getpid(), 9)
+"""
+    root = Path(service.__file__).parent.parent
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=False
+    )
+    with pytest.raises(ProcessLookupError):
+        _wait_for(int(done.stdout))
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="Linux has it")
+def test_shared_memory_of_others_is_left_alone(tmp_path: Path) -> None:
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as model:
+        model.write(b"weights")
+        model.flush()
+        start(f"maps {model.name}", tmp_path)
+        assert Path(model.name).exists()
 
 
 def test_server_that_does_not_leave_is_told_and_ended(tmp_path: Path) -> None:
@@ -101,6 +133,17 @@ def test_refusal_is_the_librarys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         "Unsupported architecture",
     )
     assert result.error is None
+
+
+def test_refusal_counts_whatever_else_the_log_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = ask("warns and refuses", tmp_path, monkeypatch)
+    assert [item.message for item in result.refusals] == ["Unsupported architecture"]
+
+
+def test_model_that_cannot_be_widened_is_told(tmp_path: Path) -> None:
+    case = {"case": "server/x", "device": "cuda", "target": str(tmp_path), "draft": str(tmp_path)}
+    result = service.serve(sys.executable, case, tmp_path, lambda _: None)
+    assert (result.error or "").startswith("the model could not be given wider heads: ")
 
 
 @pytest.mark.parametrize(

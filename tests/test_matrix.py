@@ -131,7 +131,9 @@ def test_two_records_that_disagree_are_told(tmp_path: Path) -> None:
     assert found.unavailable is not None
     assert "two records of it disagree" in found.unavailable
     assert "machine-0" in found.unavailable
-    assert found.unavailable.endswith("norms.norm_output_is_honoured [two_layers] is holds and broken")
+    assert found.unavailable.endswith(
+        "norms.norm_output_is_honoured [two_layers] is holds and broken (norm-differs)"
+    )
 
 
 def test_record_of_some_contracts_is_not_taken_for_one_of_all(tmp_path: Path) -> None:

@@ -16,11 +16,15 @@ from contracts.facts import LIBRARIES, SideName
 from contracts.records import catalog
 
 PACKAGE = "contracts/"
-QUIET = (".md", ".txt", ".lock", ".j2", ".js", ".yml", ".yaml", ".Dockerfile")
-"""Ends of names of files that change no verdict, unless they pin a release."""
+QUIET = (".md", ".txt", ".j2", ".js")
+"""Ends of names of files of this package that change no verdict, unless they pin a release."""
+PINNING = (".txt", ".in", ".lock", ".toml", ".cfg", ".ini", ".Dockerfile", "Dockerfile")
+"""Ends of names of files that pin releases."""
+TABLES = ("known.toml", "catalog.toml", "tox.ini")
+"""Ends of names of files that name many releases; the first two are read for what they say."""
 TIMEOUT = 60.0
 """Seconds that one command of git may take."""
-_PIN = re.compile(r"^\+.*?\b(sglang|speculators)==([0-9][\w.]*)", re.MULTILINE)
+_PIN = re.compile(r"^\+.*?\b(sglang|speculators)==([0-9]\w*(?:\.\w+)*)", re.MULTILINE)
 
 Side = tuple[SideName, str]
 """A side and a release of its library."""
@@ -68,19 +72,17 @@ def since(ref: str, root: Path) -> list[Change]:
 
     if ref.startswith("-"):
         raise GitError(f"--since {ref}: not a name of a commit")
+    root = Path(git("rev-parse", "--show-toplevel").strip())
     base = git("merge-base", ref, "HEAD").strip()
     files = git("diff", "--name-only", base).splitlines()
-    pins = _PIN.findall(git("diff", "--unified=0", base, "--", *_outside(files))) if _outside(files) else []
+    pinning = [file for file in files if file.endswith(PINNING) and not file.endswith(TABLES)]
+    pins = _PIN.findall(git("diff", "--unified=0", base, "--", *pinning)) if pinning else []
 
     def before(file: str) -> str:
         there = git("ls-tree", "--name-only", base, "--", file)
         return git("show", f"{base}:{file}") if there else ""
 
     return list(_changes(files, pins, before, root))
-
-
-def _outside(files: Iterable[str]) -> list[str]:
-    return [file for file in files if not file.startswith((PACKAGE, "tests/", "docs/"))]
 
 
 def _changes(

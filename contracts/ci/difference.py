@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import unified_diff
 from pathlib import Path
 
 from contracts.causes import by_code
 from contracts.matrix.cells import Cell, Pair, explanation
-from contracts.matrix.views import in_a_cell
+from contracts.matrix.views import in_a_cell, markdown
 from contracts.outcome import FAILING, Outcome
 
 Told = Mapping[Pair, str]
@@ -54,20 +55,41 @@ def read(file: Path) -> Told:
     return told
 
 
-def changed(before: Told, cells: Iterable[Cell]) -> list[tuple[Cell, str, str]]:
-    """Cells that say something else than before: the cell, before, after."""
-    now = [(cell, in_a_cell(cell)) for cell in cells]
-    return [(cell, before.get(cell.pair, "-"), told) for cell, told in now if before.get(cell.pair) != told]
+def changed(before: Told, cells: Iterable[Cell], *, whole: bool = False) -> list[tuple[Cell, str, str]]:
+    """Cells that say something else than before: the cell, before, after.
+
+    With `whole` every cell of before has to be there.
+    """
+    now = {cell.pair: cell for cell in cells}
+    if whole:
+        lost = "no job left a record of it"
+        now |= {pair: Cell(pair=pair, unavailable=lost) for pair in before if pair not in now}
+    found = [(cell, before.get(pair, "-"), in_a_cell(cell)) for pair, cell in now.items()]
+    return [(cell, one, two) for cell, one, two in found if one != two]
 
 
-def issue(found: Sequence[tuple[Cell, str, str]]) -> str:
-    """The text of an issue about cells that changed."""
+def reasons_changed(before: str, cells: Sequence[Cell]) -> list[str]:
+    """Lines of the whole matrix that differ: a cell may break for another cause, and count the same."""
+    pages = [_causes(before), _causes(markdown(cells))]
+    return [
+        line for line in unified_diff(*pages, lineterm="", n=0) if not line.startswith(("---", "+++", "@@"))
+    ]
+
+
+def _causes(page: str) -> list[str]:
+    return [line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| sglang")]
+
+
+def issue(found: Sequence[tuple[Cell, str, str]], reasons: Sequence[str] = ()) -> str:
+    """The text of an issue about cells, and lines of reasons, that changed."""
     lines = [f"# {len(found)} of the matrix's cells changed", ""]
     lines += ["| speculators | sglang | before | now |", "|---|---|---|---|"]
     lines += [f"| {cell.pair.training} | {cell.pair.serving} | {one} | {two} |" for cell, one, two in found]
     for cell, _, _ in found:
         lines += ["", f"## speculators {cell.pair.training}, sglang {cell.pair.serving}", ""]
         lines += list(_reasons(cell)) or ["Nothing is broken there now."]
+    if reasons:
+        lines += ["", "## Reasons that changed", "", "```diff", *reasons, "```"]
     lines += ["", "Run one of them again: `contracts matrix --training RELEASE --serving RELEASE`."]
     return "\n".join(lines) + "\n"
 

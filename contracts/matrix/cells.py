@@ -185,13 +185,17 @@ def _where_they_differ(one: Cell, other: Cell) -> str | None:
         return None
     if one.selection != other.selection:
         return f"-k {one.selection!r} was judged, and -k {other.selection!r}"
-    first, second = ({(it.contract, it.case): it.outcome for it in cell.verdicts} for cell in (one, other))
+    first, second = ({(it.contract, it.case): _in_words(it) for it in cell.verdicts} for cell in (one, other))
     for key in sorted({*first, *second}):
         if first.get(key) != second.get(key):
             contract, case = key
-            said = " and ".join(str(told.get(key) or "not judged") for told in (first, second))
+            said = " and ".join(told.get(key) or "not judged" for told in (first, second))
             return f"{contract} [{case}] is {said}"
     return None
+
+
+def _in_words(verdict: Verdict) -> str:
+    return f"{verdict.outcome} ({verdict.cause})" if verdict.cause else str(verdict.outcome)
 
 
 def _read_or_say(file: Path) -> Cell:

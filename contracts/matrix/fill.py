@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import date
 from functools import partial
 from pathlib import Path
 
@@ -132,9 +133,12 @@ def _settled(request: Request, known: Filling, pair: Pair) -> bool:
     place = _place(request, known, pair)
     stored = place / pair.file_name
     try:
-        known.cells[pair] = read(stored)
+        cell = read(stored)
     except BadCell:
         return False
+    if any(it.until and it.until < date.today().isoformat() for it in cell.verdicts):
+        return False  # what was accepted for a time is to be judged again
+    known.cells[pair] = cell
     os.utime(place)
     shutil.copyfile(stored, file)
     return True
@@ -152,7 +156,7 @@ def _place(request: Request, known: Filling, pair: Pair) -> Path:
     arguments = [
         (words, contents.of(file) if (file := _file(words)) else "") for words in request.pytest_args
     ]
-    told = json.dumps([pair.file_name, told_of, settings, arguments, known.package])
+    told = json.dumps([pair.file_name, told_of, settings, arguments, known.package, sides.gpus()])
     return request.cache / f"verdicts-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
 
 
@@ -223,7 +227,8 @@ def _keep(request: Request, known: Filling, pair: Pair, done: Done) -> None:
     if not cell.verdicts:
         write_unavailable(file, f"pytest selected no contract: {done.told}")
         return
-    if cell.outcome is Outcome.ERROR or known.package != _package():
+    unsettled = cell.outcome is Outcome.ERROR or known.package != _package()
+    if unsettled or (cell.device != "cpu" and cell.outcome is Outcome.NOT_RUN):  # a GPU may come
         return
     place = _place(request, known, pair)
     with suppress(OSError):  # then it is judged again next time

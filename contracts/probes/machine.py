@@ -16,7 +16,7 @@ def look() -> dict[str, Any]:
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         there = torch.cuda.is_available()
-    told: dict[str, Any] = {"torch": torch.__version__, "gpus": [], "backends": attention_backends()}
+    told: dict[str, Any] = {"torch": torch.__version__, "gpus": [], "backends": []}
     if not there:
         words = [" ".join(str(item.message).split()) for item in said if "CUDA" in str(item.message)]
         build = "" if torch.version.cuda else ", which is a build without CUDA"
@@ -30,12 +30,15 @@ def look() -> dict[str, Any]:
             )
     except RuntimeError as error:  # of a driver that does not fit, or a GPU in exclusive mode
         return {**told, "gpus": [], "reason": f"a GPU is there and cannot be used: {_line(error)}"}
-    return told
+    try:
+        return {**told, "backends": attention_backends()}
+    except Exception as error:  # a library of CUDA's that is missing, say
+        return {**told, "gpus": [], "reason": f"sglang cannot be imported: {_line(error)}"}
 
 
 def attention_backends() -> list[str]:
-    """What --attention-backend takes, by the library's own parser; nothing if it cannot be asked."""
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(Exception):
+    """What --attention-backend takes, by the library's own parser."""
+    with contextlib.redirect_stdout(io.StringIO()):
         from sglang.srt.server_args import ServerArgs
 
         parser = argparse.ArgumentParser()

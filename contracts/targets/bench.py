@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from contracts import layer_ids
 from contracts.captures import NotCaptured, candidates
 from contracts.causes import Cause
+from contracts.conversation import GPU_TIMEOUT
 from contracts.facts import CaseResult, Refusal, SideName
 from contracts.handoff import NotRun, ProbeFailed, observed
 from contracts.kept import Case
@@ -66,7 +67,9 @@ class Targets:
             list(self._cases()),
             options.cache,
             session=options.session,
-            case_timeout=options.case_timeout,
+            case_timeout=options.case_timeout
+            if options.device == "cpu"
+            else max(GPU_TIMEOUT, options.case_timeout),
             progress=options.progress(title) if options.progress else None,
             device=options.device,
         )
