@@ -52,7 +52,10 @@ class Answer(StrEnum):
 
 
 class Policy(BaseModel):
-    """What is asked of contracts, by patterns of their names (`acceptance.*`, `*`)."""
+    """What is asked of contracts, by patterns of their names (`acceptance.*`, `*`).
+
+    A second word is a pattern of what they were judged on: `acceptance.* triton_chain/*`.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -221,16 +224,16 @@ def decide(records: Iterable[Record], policy: Policy, today: date) -> Decision:
                 broken.append(told)
             elif answer is Answer.UNKNOWN:
                 unknown.append(told)
-    judged = {
-        line.contract
+    judged = [
+        line
         for record in records
         for line in record.lines
         if line.outcome not in (Outcome.NOT_RUN, Outcome.ERROR)
-    }
+    ]
     if records and not judged:
         unknown.append("nothing was judged: no contract says anything about the interface")
     for pattern in policy.must_hold:
-        if not any(fnmatchcase(contract, pattern) for contract in judged):
+        if not any(_is(line, pattern) for line in judged):
             unknown.append(f"must_hold: {pattern!r} names no contract that was judged")
     if not records:
         unknown.append("no record at all")
@@ -258,4 +261,9 @@ def _judge(line: Line, policy: Policy, today: date) -> Answer:
 
 
 def _among(line: Line, patterns: Iterable[str]) -> bool:
-    return any(fnmatchcase(line.contract, pattern) for pattern in patterns)
+    return any(_is(line, pattern) for pattern in patterns)
+
+
+def _is(line: Line, pattern: str) -> bool:
+    contract, _, case = pattern.partition(" ")
+    return fnmatchcase(line.contract, contract) and fnmatchcase(line.case, case or "*")

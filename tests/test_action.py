@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -148,6 +149,49 @@ def test_bad_input_is_an_error_of_the_step(
     assert says in runner.log
     assert "Traceback" not in runner.log
     assert not (repository / "taken").exists()
+
+
+@pytest.fixture
+def with_gpu(repository: Path, tmp_path: Path) -> Runner:
+    """A runner whose `contracts` finds every draft good, and notes how a server would be launched."""
+    runner = Runner(repository, tmp_path / "temporary")
+    place = tmp_path / "temporary" / "draft-contracts" / "bin"
+    place.mkdir(parents=True)
+    (place / "contracts").write_text(
+        f"""#!/bin/sh
+case $1 in
+    check) echo "{{" ;;
+    gate) echo compatible ;;
+    acceptance) printf '%s\\n' "$@" > {tmp_path}/asked; exit $(cat {tmp_path}/status) ;;
+esac
+"""
+    )
+    (place / "contracts").chmod(0o755)
+    return runner
+
+
+GPU = {"tier": "gpu", "draft": "my draft", "target": "org/target", "training-log": "metrics.json"}
+
+
+@pytest.mark.parametrize(("status", "verdict"), [(0, "compatible"), (1, "broken"), (2, "unknown")])
+def test_tier_gpu_is_judged_by_the_accept_length(
+    with_gpu: Runner, tmp_path: Path, status: int, verdict: str
+) -> None:
+    (tmp_path / "status").write_text(str(status))
+    assert with_gpu.run(GPU, "Judge") == status
+    assert with_gpu.outputs["verdict"] == verdict
+    command, option, log, launch, server = (tmp_path / "asked").read_text().splitlines()
+    assert (command, option, log, launch) == ("acceptance", "--training-log", "metrics.json", "--launch")
+    words = shlex.split(server)
+    assert words[words.index("--speculative-draft-model-path") + 1] == "my draft"
+    assert words[:5] == ["python3", "-m", "sglang.launch_server", "--model-path", "org/target"]
+
+
+@pytest.mark.parametrize("missing", ["target", "training-log"])
+def test_tier_gpu_that_nothing_can_be_held_to_is_unknown(with_gpu: Runner, missing: str) -> None:
+    assert with_gpu.run(GPU | {missing: ""}, "Judge") == 2
+    assert with_gpu.outputs["verdict"] == "unknown"
+    assert "::error::tier gpu serves the draft: give target, and training-log" in with_gpu.log
 
 
 def test_tier_that_there_is_not(tmp_path: Path) -> None:

@@ -146,7 +146,11 @@ def test_one_job_stands_for_all_that_a_pull_request_has_to_pass() -> None:
     assert set(required["needs"]) == every.keys() - {"required"}
     assert required["if"] == "${{ always() }}"  # a job that is skipped counts as passed
     (step,) = required["steps"]
-    for results, status in (("success success success", 0), ("success skipped success", 1), ("failure", 1)):
+    for results, status in (
+        ("success success success success", 0),
+        ("success skipped success success", 1),
+        ("failure", 1),
+    ):
         done = subprocess.run(
             ["bash", "-ec", step["run"]], env={**os.environ, "RESULTS": results}, check=False
         )
@@ -167,7 +171,7 @@ def test_matrix_is_the_plans_and_leaves_one_artifact_a_cell(name: str) -> None:
         for step in steps(ROOT / ".github" / "workflows" / f"{name}.yml")
         if "--merge" in step.get("run", "")
     ]
-    assert len(merging) == (name != "ci")
+    assert len(merging) == 1
 
 
 def test_gpu_runner_is_named_by_a_variable_and_has_its_limits() -> None:
@@ -230,17 +234,22 @@ def test_runner_without_a_label_is_told_in_one_line(tmp_path: Path, labels: str,
     assert ("::error::GPU_RUNNER: set this variable" in done.stdout) is bool(status)
 
 
-def fake_gh(folder: Path, taken: int) -> str:
-    """A `gh` that says how many jobs were taken, and notes what it is told to cancel."""
+def fake_gh(folder: Path, status: str) -> str:
+    """A `gh` of whose run the job on a GPU has this status, and that notes what it is told to cancel."""
     folder.mkdir()
-    script = f'#!/bin/sh\ncase "$2" in view) echo {taken} ;; cancel) echo "$3" > {folder}/cancelled ;; esac\n'
+    every = [{"name": "plan", "status": "completed"}, {"name": "a pair (GPU)", "status": status}]
+    (folder / "jobs").write_text(json.dumps({"jobs": every}))
+    script = (
+        f'#!/bin/sh\ncase "$2" in view) cat {folder}/jobs ;; cancel) echo "$3" > {folder}/cancelled ;; esac\n'
+    )
     (folder / "gh").write_text(script)
     (folder / "gh").chmod(0o755)
     return f"{folder}:{os.environ['PATH']}"
 
 
-def test_run_that_no_runner_takes_is_ended(tmp_path: Path) -> None:
-    path = fake_gh(tmp_path / "bin", taken=0)
+@pytest.mark.parametrize("status", ["queued", "waiting", "pending"])
+def test_run_that_no_runner_takes_is_ended(tmp_path: Path, status: str) -> None:
+    path = fake_gh(tmp_path / "bin", status)
     done = run(str(SCRIPTS / "steps" / "end-if-no-runner-comes"), "123", "1", PATH=path)
     assert done.returncode == 1
     assert done.stdout.splitlines()[0] == "waiting for a runner with the labels in GPU_RUNNER, 0 s of 1 s"
@@ -249,9 +258,15 @@ def test_run_that_no_runner_takes_is_ended(tmp_path: Path) -> None:
 
 
 def test_run_that_a_runner_takes_goes_on(tmp_path: Path) -> None:
-    path = fake_gh(tmp_path / "bin", taken=1)
+    path = fake_gh(tmp_path / "bin", "in_progress")
     done = run(str(SCRIPTS / "steps" / "end-if-no-runner-comes"), "123", "1", PATH=path)
     assert (done.returncode, done.stdout) == (0, "a runner has taken the job after 0 s\n")
+
+
+@pytest.mark.parametrize(("status", "passes"), [(0, True), (1, True), (2, False), (3, True), (130, False)])
+def test_statuses_that_are_no_failure_are_allowed(status: int, passes: bool) -> None:
+    done = run(str(SCRIPTS / "steps" / "allowing"), "1 3", "bash", "-c", f"exit {status}")
+    assert done.returncode == (0 if passes else status)
 
 
 # ------------------------------------------------------------------------------------ clusters
@@ -275,7 +290,7 @@ def test_slurm_starts_one_array_a_stage_and_then_the_merge(tmp_path: Path) -> No
     assert f"--array=0-{len(catalog('sglang').matrix) - 1} " in serving
     assert "--dependency=afterany:1 " in serving
     assert "--dependency=afterany:2 " in merge
-    assert f"contracts matrix --merge {tmp_path}/part-* -o {tmp_path}/page" in merge
+    assert f"contracts matrix --merge {tmp_path}/part-2-* -o {tmp_path}/page" in merge
 
 
 def test_jobs_of_kubernetes_are_indexed_and_end() -> None:

@@ -183,7 +183,14 @@ def test_policies_that_ship_name_contracts_that_there_are() -> None:
     names = {*all_contracts(), *all_contracts("targets"), *(f"header.{rule.name}" for rule in RULES.values())}
     for policy in map(find_policy, shipped()):
         for pattern in [*policy.must_hold, *policy.may_be_known, *policy.may_not_run]:
-            assert fnmatch.filter(names, pattern), pattern
+            assert fnmatch.filter(names, pattern.partition(" ")[0]), pattern
+
+
+def test_case_of_a_pattern_has_to_be_judged(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    for pattern, status in {"norms.* plain": 0, "norms.* pl*": 0, "norms.* two_layers": 2}.items():
+        policy.write_text(f'must_hold = ["{pattern}"]')
+        assert gate(record(tmp_path, Outcome.HOLDS), "--policy", str(policy)).exit_code == status
 
 
 @pytest.mark.parametrize("name", shipped())

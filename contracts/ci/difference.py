@@ -70,10 +70,8 @@ def changed(before: Told, cells: Iterable[Cell], *, whole: bool = False) -> list
 
 def reasons_changed(before: str, cells: Sequence[Cell]) -> list[str]:
     """Lines of the whole matrix that differ: a cell may break for another cause, and count the same."""
-    pages = [_causes(before), _causes(markdown(cells))]
-    return [
-        line for line in unified_diff(*pages, lineterm="", n=0) if not line.startswith(("---", "+++", "@@"))
-    ]
+    lines = unified_diff(_causes(before), _causes(markdown(cells)), lineterm="", n=0)
+    return [line for line in lines if not line.startswith(("---", "+++", "@@"))]
 
 
 def _causes(page: str) -> list[str]:

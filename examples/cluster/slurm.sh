@@ -11,6 +11,6 @@ training=$(sbatch --parsable --array="0-$(last training)" --cpus-per-task=2 --me
     --wrap "contracts ci run $plan --stage training --index \$SLURM_ARRAY_TASK_ID")
 serving=$(sbatch --parsable --array="0-$(last serving)" --cpus-per-task=2 --mem=16G --time=2:00:00 \
     --dependency="afterany:${training%%;*}" \
-    --wrap "contracts ci run $plan --stage serving --index \$SLURM_ARRAY_TASK_ID -o $shared/part-\$SLURM_ARRAY_TASK_ID")
+    --wrap "contracts ci run $plan --stage serving --index \$SLURM_ARRAY_TASK_ID -o $shared/part-\$SLURM_ARRAY_JOB_ID-\$SLURM_ARRAY_TASK_ID")
 sbatch --dependency="afterany:${serving%%;*}" --cpus-per-task=1 --mem=4G --time=0:10:00 \
-    --wrap "contracts matrix --merge $shared/part-* -o $shared/page"
+    --wrap "contracts matrix --merge $shared/part-${serving%%;*}-* -o $shared/page"
