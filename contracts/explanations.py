@@ -1663,8 +1663,9 @@ EXPLANATIONS: Mapping[Cause, Explanation] = {
     ),
     Cause.MACHINE_LACKS: Explanation(
         why=(
-            "A GPU has some of the attention backends that a release offers, and a machine some number of GPUs "
-            "or cores. What it lacks is left out, and told; no GPU at all is another matter, and judges nothing."
+            "A GPU has some of the attention backends that a release offers, and a machine some number of "
+            "GPUs or cores. What it lacks is left out, and told; no GPU at all is another matter, and "
+            "judges nothing."
         ),
         symptom="None: this is about the machine that judges.",
         confirm="contracts ci machine --tier gpu",

@@ -174,8 +174,8 @@ def serve(python: str, case: Mapping[str, Any], folder: Path, told: Told) -> Cas
         return _failed(name, str(error), folder / "server.log", device)
     except subprocess.SubprocessError as error:
         said = (getattr(error, "stderr", None) or b"").decode(errors="replace").strip().splitlines()
-        told = (said or [str(error)])[-1]
-        return CaseResult(case=name, error=f"the model could not be given wider heads: {told}")
+        why = (said or [str(error)])[-1]
+        return CaseResult(case=name, error=f"the model could not be given wider heads: {why}")
     except (ServerError, httpx.HTTPError, OSError, ValueError, LookupError, TypeError) as error:
         return CaseResult(case=name, error=f"{type(error).__name__}: {error}")
     finally:

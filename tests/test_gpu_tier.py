@@ -14,6 +14,7 @@ from safetensors.numpy import load_file
 
 from contracts import gpus
 from contracts.gpus import BACKENDS, NOT_JUDGED, Gpu, Machine
+from contracts.plugin import asks_for
 from contracts.settings import GPU_SETTINGS, SETTINGS, Setting
 from contracts.speculation import EngineRun
 from contracts.terminal import EXIT_NOT_RUN
@@ -75,6 +76,42 @@ def test_what_needs_no_gpu_is_judged_beside_what_does(bench: Bench) -> None:
     outcomes = {line["contract"].partition(".")[0]: line["outcome"] for line in bench.record()[1:-1]}
     assert outcomes == {"norms": "holds", "forward": "not-run"}
     assert result.ret == EXIT_NOT_RUN
+
+
+@pytest.mark.parametrize(
+    ("expression", "gpu", "server"),
+    [
+        ("contracts", False, False),
+        ("contracts and gpu", True, False),
+        ("gpu", True, False),
+        ("contracts and server", False, True),
+        ("contracts and gpu and server", True, True),
+        ("contracts and (gpu or server)", True, True),
+        ("contracts and not gpu", False, False),
+        ("contracts and not  gpu", False, False),
+        ("contracts and not (gpu or server)", False, False),
+        ("contracts and gpu and not server", True, False),
+        ("gpus", False, False),
+        ("contracts and (", False, False),
+        ("", False, False),
+    ],
+)
+def test_marks_that_an_expression_asks_for(expression: str, gpu: bool, server: bool) -> None:
+    assert (asks_for(expression, "gpu"), asks_for(expression, "server")) == (gpu, server)
+
+
+def test_part_that_a_machine_lacks_accounts_for_itself(bench: Bench) -> None:
+    bench.serve(SERVED, machine=ONE_GPU)
+    result = bench.run(
+        "-m",
+        "contracts and gpu",
+        target="contracts.test_acceptance",
+        k="canary and prompts_are_served and fa",
+    )
+    told = {line["case"].partition("/")[0]: line.get("cause") for line in bench.record()[1:-1]}
+    assert told["fa3_chain"] is None
+    assert told["fa4_chain"] == "machine-lacks-it"
+    assert result.ret == 0
 
 
 # ------------------------------------------------------------- which backend suits which GPU

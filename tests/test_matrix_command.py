@@ -62,6 +62,16 @@ def test_unchanged_cell_costs_nothing(bench: Bench) -> None:
     assert len({file.read_text() for folder in records for file in folder}) == 1
 
 
+def test_cell_with_something_accepted_until_yesterday_is_judged_again(bench: Bench) -> None:
+    run(bench.root, *given(bench), *SOME)
+    (kept,) = bench.root.glob("cache/verdicts-*/*.jsonl")
+    kept.write_text(
+        kept.read_text().replace('"outcome": "holds"', '"outcome": "known", "until": "2000-01-01"')
+    )
+    second = run(bench.root, *given(bench), "-o", "again", *SOME)
+    assert "0 of them known already" in second.stderr
+
+
 def test_side_runs_once_for_all_pairs(bench: Bench) -> None:
     other = fake_python(
         bench.root / "other", "speculators", version="0.8.1", files=bench.trained,
