@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
-from _pytest.mark.expression import Expression
 
+from contracts import tiers
 from contracts.facts import CASE_TIMEOUT, LIBRARIES
 from contracts.recipes import RECIPES, Recipe
 
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from contracts.workbench import Workbench
 
 MARK = "contracts"
-GPU_MARK, SERVER_MARK = "gpu", "server"
 T = TypeVar("T")
 
 
@@ -125,38 +124,19 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_SESSION] = (
         worker.get("contracts_session") or os.environ.get("CONTRACTS_SESSION") or uuid.uuid4().hex
     )
-    for line in (
-        f"{MARK}: a promise about the interface between training and serving",
-        f"{GPU_MARK}: runs a draft, so that a GPU can judge it, with the release's own kernels",
-        f"{SERVER_MARK}: starts the real HTTP server (left out unless asked for, and on a GPU)",
-    ):
-        config.addinivalue_line("markers", line)
+    config.addinivalue_line("markers", f"{MARK}: a promise about the interface between training and serving")
+    for mark, about in tiers.MARKS.items():
+        config.addinivalue_line("markers", f"{mark}: {about}")
     config.stash[_REPORTS] = []
     config.pluginmanager.register(_Recorder(config.stash[_REPORTS]), "contracts-recorder")
     expression = getattr(config.option, "markexpr", "") or ""
     selected = MARK in expression and "not" not in expression
     if config.option.device is None:
-        config.option.device = "cuda" if asks_for(expression, GPU_MARK) else "cpu"
+        config.option.device = "cuda" if tiers.asks_for(expression, tiers.GPU) else "cpu"
     if selected and getattr(config.option, "tbstyle", None) == "auto":
         config.option.tbstyle = "no"  # the summary tells each verdict, once
     if not worker and (selected or (not expression and _options_given(config))):
         _judge(config)  # so that a bad option is refused before any xdist worker starts
-
-
-def asks_for(expression: str, mark: str) -> bool:
-    """Whether a mark expression selects contracts because they have this mark."""
-    if mark not in expression:
-        return False
-    try:
-        chosen = Expression.compile(expression)
-    except SyntaxError:
-        return False  # pytest says so itself
-
-    def selects(marks: set[str]) -> bool:
-        return chosen.evaluate(lambda name, /, **_: name in marks)
-
-    every = {MARK, GPU_MARK, SERVER_MARK}
-    return any(selects(marks | {mark}) and not selects(marks - {mark}) for marks in ({MARK}, every))
 
 
 def _options_given(config: pytest.Config) -> bool:
@@ -225,7 +205,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Take out contracts about targets that none of the chosen ones is judged by, and other tiers'."""
-    nobody = [item for item in items if _is_about_no_target(item) or _is_of_another_tier(item)]
+    nobody = [
+        item for item in items if _is_about_no_target(item) or (is_contract(item) and tiers.is_another(item))
+    ]
     if nobody:
         items[:] = [item for item in items if item not in nobody]
         config.hook.pytest_deselected(items=nobody)
@@ -237,27 +219,15 @@ def _is_about_no_target(item: pytest.Item) -> bool:
     return any(not hasattr(chosen, "architecture") for chosen in about)  # pytest's word for an empty list
 
 
-def _is_of_another_tier(item: pytest.Item) -> bool:
-    """Whether a contract needs a GPU, or starts a server, in a session that is not about that."""
-    if not is_contract(item) or item.config.option.device != "cpu":
-        return False
-    expression = getattr(item.config.option, "markexpr", "") or ""
-    setting = getattr(getattr(item, "callspec", None), "params", {}).get("setting")
-    needs_gpu = bool(getattr(setting, "of_gpus", False))
-    return (needs_gpu and not asks_for(expression, GPU_MARK)) or (
-        item.get_closest_marker(SERVER_MARK) is not None and not asks_for(expression, SERVER_MARK)
-    )
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Run nothing that a missing GPU is needed for."""
-    if item.get_closest_marker(GPU_MARK) is None or not is_contract(item):
+    if item.get_closest_marker(tiers.GPU) is None or not is_contract(item):
         return
     if item.config.option.device != "cpu":
         from contracts.handoff import NotRun
 
-        why_not = _judge(item.config).workbench.why_not()
+        why_not = _judge(item.config).workbench.reach.why_not()
         if why_not:
             raise NotRun(why_not)
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from contracts import gpus, records, service, spelled
+from contracts import records, service, spelled
 from contracts.acceptance import Acceptance
 from contracts.causes import Cause
 from contracts.conversation import Progress
@@ -19,10 +17,11 @@ from contracts.kept import Case, Kept
 from contracts.outcome import Kind
 from contracts.probes import language
 from contracts.promise import METRICS
+from contracts.reach import Reach
 from contracts.recipes import RECIPES, DType, Recipe
 from contracts.replay import Replay
 from contracts.service import Served, Serving
-from contracts.settings import GPU_SETTINGS, SETTINGS, TOKENS, Setting
+from contracts.settings import TOKENS, Setting
 from contracts.sides import Side, SideUnavailable
 from contracts.surfaces import Shown, draft_of
 from contracts.targets.bench import Targets
@@ -55,6 +54,8 @@ class Workbench:
         self.device: Device = device
         """What depths forward and engine run on."""
         self._pythons = pythons
+        self.reach = Reach(device, lambda: self.side("serving").python)
+        """What can be served on that device here."""
         self._recipes = {recipe.name: recipe for recipe in recipes}
         self._sides: dict[SideName, Side | SideUnavailable] = {}
         self._services: dict[tuple[str, Serving], Kept] = {}
@@ -65,7 +66,7 @@ class Workbench:
             case_timeout=case_timeout,
             progress=progress,
             device=device,
-            settings=self.settings,
+            settings=self.reach.settings,
             server_args=server_args,
         )
         self.targets = Targets(targets, self.side, options)
@@ -99,41 +100,6 @@ class Workbench:
         if isinstance(found, SideUnavailable):
             raise NotRun(str(found), side_missing=True)
         return found
-
-    @cached_property
-    def machine(self) -> gpus.Machine:
-        """The GPUs that the serving side finds, and what its release offers for them."""
-        return gpus.look(self.side("serving").python)
-
-    def settings(self) -> Sequence[Setting]:
-        """In which the engine can serve on this session's device."""
-        if self.device == "cpu":
-            return SETTINGS
-        return [setting for setting in (*SETTINGS, *GPU_SETTINGS) if self.why_not(setting) is None]
-
-    def why_not(self, setting: Setting | Serving | None = None) -> str | None:
-        """Why nothing, or not this setting, can be served on this session's device; None if it can."""
-        if self.device == "cpu":
-            return "only a GPU serves so: --device cuda" if setting and setting.of_gpus else None
-        if not isinstance(setting, Setting) or setting.backend is None:
-            return self.machine.reason
-        return self.machine.why_not(setting.backend, setting.topk)
-
-    def _lacking(self, why: str) -> NotRun:
-        """This machine has a part of what a tier needs, or (without a cause) nothing of it."""
-        some = self.device == "cpu" or bool(self.machine.gpus)
-        return NotRun(why, cause=Cause.MACHINE_LACKS if some else None)
-
-    def _suited(self, refusals: tuple[Refusal, ...]) -> tuple[Refusal, ...]:
-        """What the library raised.
-
-        Raises:
-            NotRun: it says on a GPU that its kernels do not suit what it was asked for.
-
-        """
-        if self.device != "cpu" and any(gpus.UNSUITED.search(item.message) for item in refusals):
-            raise self._lacking(f"the release says of this GPU: {describe(refusals)}")
-        return refusals
 
     def train(self) -> None:
         """Let the training probe answer all that contracts will ask it."""
@@ -282,7 +248,7 @@ class Workbench:
         if untrained:
             raise NotRun(f"the training side did not run the draft: {describe(untrained)}")
         result = observed(group.served.results[f"forward/{recipe}"], "serving")
-        return self._suited(group.readable(recipe, result.refusals))
+        return self.reach.suited(group.readable(recipe, result.refusals))
 
     def replay(self, recipe: str) -> Replay:
         """The recipe's draft on the same inputs on both sides.
@@ -307,9 +273,9 @@ class Workbench:
             NotRun: there is nothing to compare with, because the training library raised.
 
         """
-        why_not = self.why_not(setting)
+        why_not = self.reach.why_not(setting)
         if why_not:
-            raise self._lacking(why_not)
+            raise self.reach.lacking(why_not)
         self.handoff(recipe)
         group = self.group(recipe)
         untrained = group.training_refusals(recipe, "generate")
@@ -319,7 +285,7 @@ class Workbench:
         alone = group.alone(recipe, group.dtype(recipe, setting))
         for case in (alone, f"engine/{recipe}/{setting.name}"):
             found += observed(group.served.results[case], "serving").refusals
-        return self._suited(group.readable(recipe, found))
+        return self.reach.suited(group.readable(recipe, found))
 
     # -------------------------------------------------------------------- the server
 
@@ -330,27 +296,16 @@ class Workbench:
             NotRun: this machine cannot start it so, or there is nothing to compare with.
 
         """
-        why_not = self.why_not_served(serving)
+        why_not = self.reach.why_not_served(serving)
         if why_not:
-            raise self._lacking(why_not)
+            raise self.reach.lacking(why_not)
         self.handoff(recipe)
         group = self.group(recipe)
         untrained = group.training_refusals(recipe, "generate")
         if untrained:
             raise NotRun(f"the training side did not continue the prompts: {describe(untrained)}")
         found = observed(self._service(recipe, serving).result, "serving").refusals
-        return self._suited(group.readable(recipe, found))
-
-    def why_not_served(self, serving: Serving) -> str | None:
-        """Why this machine cannot start the server so; None if it can."""
-        if self.device == "cpu":
-            cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-            few = f"{serving.ranks} ranks need as many cores; there is {cores}"
-            return few if serving.ranks > cores else self.why_not(serving)
-        found = len(self.machine.gpus)
-        if 0 < found < serving.ranks:
-            return f"{serving.ranks} ranks need as many GPUs; there is {found}"
-        return self.machine.reason
+        return self.reach.suited(group.readable(recipe, found))
 
     def served(self, recipe: str, serving: Serving) -> Served:
         """What the server made of the recipe's draft, beside what training expects of it.

@@ -14,10 +14,10 @@ from safetensors.numpy import load_file
 
 from contracts import gpus
 from contracts.gpus import BACKENDS, NOT_JUDGED, Gpu, Machine
-from contracts.plugin import asks_for
 from contracts.settings import GPU_SETTINGS, SETTINGS, Setting
 from contracts.speculation import EngineRun
 from contracts.terminal import EXIT_NOT_RUN
+from contracts.tiers import asks_for
 from tests.bench import Bench
 from tests.facts import SERVED
 from tests.fake_python import ONE_GPU, fake_python, orders, runs
