@@ -142,7 +142,12 @@ def acceptance(
         ):
             _check_possible(expect, server.served)
             counts = _measure(server, asked, tokens)
-    except (ServerError, LaunchFailed, prompts.PromptsError, promise.TrainingLogError) as error:
+    except LaunchFailed as error:
+        first, _, log = str(error).partition("\n")
+        for line in log.splitlines():
+            new_console(stderr=True).print(text(line))
+        fail(first)
+    except (ServerError, prompts.PromptsError, promise.TrainingLogError) as error:
         fail(str(error))
     except KeyboardInterrupt:
         fail("interrupted", EXIT_INTERRUPTED)

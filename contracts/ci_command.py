@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -172,6 +174,8 @@ def machine(tier: TierOption = Tier.CPU, python: Python = sys.executable, cache:
     from contracts.environments import NotProvisioned, interpreter
     from contracts.wanted import BadRequirement
 
+    if not re.search("==|@", python) and shutil.which(python) is None:
+        fail(f"--serving-python: no such interpreter: {python}")
     try:
         found = gpus.look(interpreter("serving", python, cache_folder(cache)))
     except (BadRequirement, NotProvisioned) as error:
@@ -196,9 +200,12 @@ def changes(before: Before, after: After, whole: Whole = False, output: Issue = 
     try:
         now = cells.read_all([after])
         found = difference.changed(difference.read(before), now, whole=whole)
+        missing = len(difference.read(before).keys() - {cell.pair for cell in now})
         reasons = difference.reasons_changed(before.read_text(encoding="utf-8"), now) if whole else []
     except (NoMatrix, BadCell) as error:
         fail(str(error))
+    if missing and not whole:
+        typer.echo(f"{missing} cells of {before} are not among those of now (--whole asks for all)")
     if not found and not reasons:
         typer.echo("no cell says anything else than before")
         return

@@ -134,14 +134,20 @@ def matrix(
         if training or serving or newest or any(str(folder).startswith("-") for folder in folders):
             fail("--merge runs nothing, so it goes with folders and --output alone")
         try:
-            _show(cells.read_all(folders), output)
+            found = cells.read_all(folders)
         except BadCell as error:
             fail(str(error))
+        for folder in folders:
+            if not cells.files(folder):
+                new_console(stderr=True).print(text(f"{folder}: no cell of a matrix in it"))
+        _show(found, output)
     try:
         words = _words("training", training) | _words("serving", serving)
     except BadRequirement as error:
         fail(str(error))
     pairs = _pairs(words, newest)
+    named = {side for pair in pairs for side in (("training", pair.training), ("serving", pair.serving))}
+    words = {side: told for side, told in words.items() if side in named}
     if over is not None and not over.exists():
         fail(f"--over: there is no {over}")
     console = new_console(stderr=True)

@@ -49,6 +49,7 @@ def test_trained_layers_exist_in_the_target(handoff: Handoff) -> None:
         )
 
 
+@pytest.mark.gpu
 def test_delivered_values_are_those_of_the_trained_layers(replay: Replay) -> None:
     """Each delivered state has the values of the one trained on, by transformers, and of no other."""
     check_captured(replay.captured(), replay.ids)

@@ -242,6 +242,9 @@ class Workbench:
             NotRun: it was not asked, because the training library did not run the draft either.
 
         """
+        why_not = self.reach.why_not()
+        if why_not:
+            raise self.reach.lacking(why_not)
         self.handoff(recipe)
         group = self.group(recipe)
         untrained = group.training_refusals(recipe, "replay")

@@ -183,6 +183,21 @@ def test_bad_input_of_a_plan_is_one_line(clone: Path, arguments: list[str], says
     assert len(result.stderr.strip().splitlines()) == 1
 
 
+@pytest.mark.parametrize("text", ["[[known", '[[known]]\ntraining = "banana"\n'])
+def test_known_that_cannot_be_read_is_one_line(clone: Path, text: str) -> None:
+    write("contracts/known.toml", text)
+    result = ci("plan", "--since", "main")
+    assert result.exit_code == 2
+    assert result.stderr.count("\n") == 1
+    assert "contracts/known.toml: " in result.stderr
+
+
+def test_runner_whose_interpreter_is_missing() -> None:
+    result = ci("machine", "--tier", "gpu", "--serving-python", "/nowhere/python")
+    assert result.exit_code == 2
+    assert "no such interpreter: /nowhere/python" in result.stderr
+
+
 def test_plan_outside_of_a_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))

@@ -72,9 +72,10 @@ def test_machine_without_a_gpu_runs_nothing_and_says_why(bench: Bench) -> None:
 
 def test_what_needs_no_gpu_is_judged_beside_what_does(bench: Bench) -> None:
     bench.serve(SERVED, machine=NO_GPU)
-    result = bench.run("--device=cuda", target="contracts", k="plain and (test_norms or test_forward)")
+    chosen = "plain and (test_norms or test_forward or delivered_values)"
+    result = bench.run("--device=cuda", target="contracts", k=chosen)
     outcomes = {line["contract"].partition(".")[0]: line["outcome"] for line in bench.record()[1:-1]}
-    assert outcomes == {"norms": "holds", "forward": "not-run"}
+    assert outcomes == {"norms": "holds", "forward": "not-run", "aux_layers": "not-run"}
     assert result.ret == EXIT_NOT_RUN
 
 

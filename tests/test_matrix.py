@@ -126,7 +126,7 @@ def test_two_records_that_say_the_same_are_one(tmp_path: Path) -> None:
 
 
 def test_two_records_that_disagree_are_told(tmp_path: Path) -> None:
-    (found,) = merged(tmp_path, HOLDING, replace(BROKEN, pair=HOLDING.pair))
+    (found,) = merged(tmp_path, HOLDING, replace(BROKEN, pair=HOLDING.pair, sides=HOLDING.sides))
     assert found.outcome is Outcome.ERROR
     assert found.unavailable is not None
     assert "two records of it disagree" in found.unavailable
@@ -147,6 +147,18 @@ def test_whole_record_counts_beside_one_that_was_broken_off(tmp_path: Path) -> N
     broken_off.write_text("".join(lines[:-1]))
     assert cells.read_all([tmp_path / "a"])[0].outcome is Outcome.ERROR
     assert cells.read_all([tmp_path / "a", save(tmp_path / "b", [HOLDING])]) == [HOLDING]
+
+
+def test_record_under_another_name_is_told(tmp_path: Path) -> None:
+    file = save(tmp_path, [HOLDING]) / HOLDING.pair.file_name
+    file.rename(tmp_path / "0.9.0--0.5.22.jsonl")
+    (found,) = cells.read_all([tmp_path])
+    assert (found.unavailable or "").endswith("sglang 0.5.22, and its record is about sglang 0.5.23")
+
+
+def test_folder_without_cells_beside_others_costs_nothing(tmp_path: Path) -> None:
+    (tmp_path / "killed").mkdir()
+    assert cells.read_all([tmp_path / "killed", save(tmp_path / "whole", [HOLDING])]) == [HOLDING]
 
 
 def test_record_of_another_format_is_told(tmp_path: Path) -> None:

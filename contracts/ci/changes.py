@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from packaging.specifiers import SpecifierSet
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from contracts.facts import LIBRARIES, SideName
 from contracts.records import catalog
@@ -66,8 +66,10 @@ def since(ref: str, root: Path) -> list[Change]:
             raise GitError(f"git {words[0]} took longer than {TIMEOUT:g} s") from None
         except subprocess.CalledProcessError as error:
             said = error.stderr.decode(errors="replace").strip().splitlines()
-            hint = "a shallow clone does not have it: fetch the whole history (fetch-depth: 0)"
-            raise GitError(f"git {words[0]}: {(said or ['no output'])[-1]}; {hint}") from None
+            told = f"git {words[0]}: {(said or ['no output'])[-1]}"
+            if words[0] == "merge-base":
+                told += "; a shallow clone does not have it: fetch the whole history (fetch-depth: 0)"
+            raise GitError(told) from None
         return done.stdout.decode(errors="replace")
 
     if ref.startswith("-"):
@@ -120,7 +122,10 @@ def _text(file: Path) -> str:
 
 
 def _entries(text: str) -> list[dict[str, Any]]:
-    entries: list[dict[str, Any]] = tomllib.loads(text).get("known", [])
+    try:
+        entries: list[dict[str, Any]] = tomllib.loads(text).get("known", [])
+    except tomllib.TOMLDecodeError as error:
+        raise GitError(f"{PACKAGE}known.toml: not readable as TOML ({error})") from None
     return entries
 
 
@@ -131,10 +136,17 @@ def _known(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> Change:
         (side, release): None
         for side, library in LIBRARIES.items()
         for item in changed
-        for release in SpecifierSet(item.get(side, "")).filter(catalog(library).matrix, prereleases=True)
+        for release in _range(item.get(side, "")).filter(catalog(library).matrix, prereleases=True)
     }
     told = f"{PACKAGE}known.toml, {len(changed)} entries"
     return Change(why=told, sides=tuple(sides) or (("serving", catalog("sglang").matrix[-1]),))
+
+
+def _range(text: str) -> SpecifierSet:
+    try:
+        return SpecifierSet(text)
+    except InvalidSpecifier:
+        raise GitError(f"{PACKAGE}known.toml: {text!r} is no range of releases") from None
 
 
 def _catalogue(before: dict[str, Any]) -> Change:

@@ -121,10 +121,13 @@ def read(file: Path) -> Cell:
             "verdicts": len(verdicts),
         }:
             raise ValueError
+        told = tuple(line for side in header["sides"].values() for line in side)
+        if other := _of_another(pair, told):
+            raise BadCell(f"{file}: its name says {pair.title}, and its record is about {other}")
         return Cell(
             pair=pair,
             verdicts=tuple(verdicts),
-            sides=tuple(line for side in header["sides"].values() for line in side),
+            sides=told,
             expected=header["expected"],
             unavailable=header.get("unavailable"),
             selection=header.get("selection", ""),
@@ -136,10 +139,33 @@ def read(file: Path) -> Cell:
         raise BadCell(f"{file}: no whole record of verdicts; fill the cell again") from None
 
 
+def _of_another(pair: Pair, sides: Sequence[str]) -> str | None:
+    """The release that a record is about, if that is another than its name says."""
+    for library, release in (("speculators", pair.training), ("sglang", pair.serving)):
+        for line in sides:
+            name, _, rest = line.partition(" ")
+            if name == library and _is_release(release) and rest.partition(",")[0] != release:
+                return f"{library} {rest.partition(',')[0]}"
+    return None
+
+
+def _is_release(name: str) -> bool:
+    try:
+        Version(name)
+    except InvalidVersion:
+        return False
+    return True
+
+
 def _verdict(line: dict[str, object]) -> Verdict:
     if line.pop("kind") != "verdict":
         raise ValueError
     return _VERDICT.validate_python(line)
+
+
+def files(folder: Path) -> list[Path]:
+    """Files of cells in a folder and those below it."""
+    return sorted(path for path in folder.rglob(f"*{JOINT}*{SUFFIX}") if not path.name.startswith("."))
 
 
 def read_all(folders: Iterable[Path]) -> list[Cell]:
@@ -149,17 +175,17 @@ def read_all(folders: Iterable[Path]) -> list[Cell]:
     not, the cell could not be judged, and says where they differ.
 
     Raises:
-        BadCell: a folder has none, one has no name, or some were judged on a CPU and others on a GPU.
+        BadCell: there is none, one has no name, or some were judged on a CPU and others on a GPU.
 
     """
     found: dict[Pair, list[tuple[Path, Cell]]] = {}
-    for folder in folders:
-        files = sorted(path for path in folder.rglob(f"*{JOINT}*{SUFFIX}") if not path.name.startswith("."))
-        if not files:
-            raise BadCell(f"{folder}: no cell of a matrix in it (files like 0.9.0{JOINT}0.5.23{SUFFIX})")
-        for file in files:
-            cell = _read_or_say(file)
-            found.setdefault(cell.pair, []).append((file, cell))
+    looked_in = list(folders)
+    for file in (file for folder in looked_in for file in files(folder)):
+        cell = _read_or_say(file)
+        found.setdefault(cell.pair, []).append((file, cell))
+    if not found:
+        where = ", ".join(map(str, looked_in))
+        raise BadCell(f"{where}: no cell of a matrix in it (files like 0.9.0{JOINT}0.5.23{SUFFIX})")
     devices = {cell.device: file for records in found.values() for file, cell in records if cell.verdicts}
     if len(devices) > 1:
         told = " and ".join(f"{file} on {device}" for device, file in sorted(devices.items()))

@@ -19,7 +19,7 @@ def look() -> dict[str, Any]:
     told: dict[str, Any] = {"torch": torch.__version__, "gpus": [], "backends": []}
     if not there:
         words = [" ".join(str(item.message).split()) for item in said if "CUDA" in str(item.message)]
-        build = "" if torch.version.cuda else ", which is a build without CUDA"
+        build = "" if torch.version.cuda else ", a build without CUDA,"
         why = f" ({words[0][:300]})" if words else ""
         return {**told, "reason": f"torch {torch.__version__}{build} finds no GPU here{why}"}
     try:

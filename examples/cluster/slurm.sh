@@ -3,7 +3,8 @@
 #   contracts ci plan --pairs all > plan.json && examples/cluster/slurm.sh plan.json SHARED_FOLDER
 # For the GPU tier: contracts ci plan --tier gpu ..., and SBATCH_GRES=gpu:1 in the environment.
 set -euo pipefail
-plan=$(realpath "$1") shared=$(realpath "$2")
+plan=$(realpath "${1:?a plan, as contracts ci plan prints it}")
+shared=$(realpath "${2:?a folder that all machines share}")
 export CONTRACTS_CACHE=$shared/cache
 last() { python3 -c 'import json, sys; print(len(json.load(open(sys.argv[1]))["sides"][sys.argv[2]]) - 1)' "$plan" "$1"; }
 
