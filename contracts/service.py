@@ -125,7 +125,7 @@ class Served:
                 serving=serving,
                 dtype=dtype,
                 expected=acceptance.read_expected(file),
-                service=_SERVICE.validate_json(service.read_bytes()),
+                service=read(service),
                 metrics=acceptance.read_metrics(metrics),
             )
 
@@ -142,6 +142,11 @@ class Served:
 
 
 _SERVICE = TypeAdapter(Service)
+
+
+def read(file: Path) -> Service:
+    """What a server's run has left."""
+    return _SERVICE.validate_json(file.read_bytes())
 
 
 def serve(python: str, case: Mapping[str, Any], folder: Path, told: Told) -> CaseResult:

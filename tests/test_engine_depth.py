@@ -47,8 +47,9 @@ def test_every_setting_is_asked_of_the_engine_and_the_target_alone(bench: Bench)
     (order,) = orders(bench.serving)
     cases = {case["case"]: case for case in order["cases"]}
     names = {f"engine/trained/{setting.name}" for setting in SETTINGS}
-    assert {*names, "engine/keyed_permutation/alone"} <= set(cases)
-    alone, tree = cases["engine/keyed_permutation/alone"], cases["engine/trained/tree"]
+    alone_in = {f"engine/keyed_permutation/alone-{dtype}" for dtype in ("float32", "bfloat16")}
+    assert {*names, *alone_in} <= set(cases)
+    alone, tree = cases["engine/keyed_permutation/alone-float32"], cases["engine/trained/tree"]
     assert "folder" not in alone
     assert alone["server_args"] == []
     assert tree["prompts"] == alone["prompts"] == language.prompts()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -81,7 +81,7 @@ def make(tier: Tier, pairs: Pairs, *, newest: int, since: str | None, root: Path
     """
     recent = newest_pairs(newest)
     if pairs is Pairs.ALL:
-        trainings, servings = (_releases(side) for side in ("training", "serving"))
+        trainings, servings = (_releases(side) for side in LIBRARIES)
         found = [Pair(one, two) for two in servings for one in trainings]
         return _plan(tier, pairs, found, ["every release that is recorded"])
     found_changes = [] if since is None else changes.since(since, root)
@@ -96,12 +96,12 @@ def make(tier: Tier, pairs: Pairs, *, newest: int, since: str | None, root: Path
 
 def newest_pairs(number: int) -> list[Pair]:
     """The newest pair, the one before, ..."""
-    both = zip(*(_releases(side)[:number] for side in ("training", "serving")), strict=False)
+    both = zip(*(_releases(side)[:number] for side in LIBRARIES), strict=False)
     return [Pair(*pair) for pair in both]
 
 
-def _releases(side: Literal["training", "serving"] | str) -> list[str]:
-    return list(catalog(LIBRARIES[side]).matrix)[::-1]  # type: ignore[index]
+def _releases(side: SideName) -> list[str]:
+    return list(catalog(LIBRARIES[side]).matrix)[::-1]
 
 
 def _pairs(change: Change, recent: Sequence[Pair]) -> list[Pair]:
