@@ -13,7 +13,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
-from contracts import service
+from contracts import launch, service
 from contracts.cli import app
 from contracts.facts import CaseResult
 from contracts.launch import Launched, LaunchFailed, launched
@@ -40,6 +40,13 @@ def test_server_that_is_well_behaved(tmp_path: Path) -> None:
         httpx.get(f"{server.url}/health")
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What outlives a server is not given long."""
+    monkeypatch.setattr(launch, "LAST_TIMEOUT", 0.3)
+
+
+@pytest.mark.usefixtures("impatient")
 def test_what_outlives_a_server_is_told_and_ended(tmp_path: Path) -> None:
     (told,) = start("leaves a child", tmp_path).left
     assert told.endswith("(sleep)")
@@ -85,6 +92,7 @@ def test_shared_memory_of_others_is_left_alone(tmp_path: Path) -> None:
         assert Path(model.name).exists()
 
 
+@pytest.mark.usefixtures("impatient")
 def test_server_that_does_not_leave_is_told_and_ended(tmp_path: Path) -> None:
     started = time.monotonic()
     (told,) = start("stays", tmp_path, stop_timeout=0.5).left
