@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import socket
@@ -12,11 +11,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import httpx
 
-from contracts.probes.stream import tail
+from contracts.probes.stream import die_with_parent, tail
 
 READY_TIMEOUT = 300.0
 """Seconds from its start until a server answers: importing the library, loading, compiling kernels."""
@@ -81,7 +81,7 @@ def launched(
             stderr=subprocess.STDOUT,
             env={**os.environ, **(environment or {}), "TMPDIR": str(scratch)},
             start_new_session=True,
-            preexec_fn=_die_with_parent,
+            preexec_fn=partial(die_with_parent, signal.SIGTERM),
         )
     server = Launched(url=f"http://127.0.0.1:{port}", process=process, seconds=0.0)
     try:
@@ -93,19 +93,19 @@ def launched(
 
 
 def _wait_until_ready(server: Launched, log: Path, deadline: float, told: Told) -> None:
-    name, begun, spoken = "the server", time.monotonic(), 0.0
+    begun, spoken = time.monotonic(), 0.0
     with httpx.Client(trust_env=False, timeout=20.0) as client:
         while True:
             status = server.process.poll()
             if status is not None:
-                raise LaunchFailed(f"{name} {_how(status)} before it answered\n{_tail(log)}")
+                raise LaunchFailed(f"the server {_how(status)} before it answered\n{_tail(log)}")
             with contextlib.suppress(httpx.TransportError):
                 if client.get(f"{server.url}/health").is_success:
                     return
             now = time.monotonic()
             if now > deadline:
                 waited = f"{now - begun:.0f} s"
-                raise LaunchFailed(f"{name} did not answer /health within {waited}\n{_tail(log)}")
+                raise LaunchFailed(f"the server did not answer /health within {waited}\n{_tail(log)}")
             if now - spoken > 10:
                 told(f"waiting for the server to answer, {now - begun:.0f} s of {deadline - begun:.0f} s")
                 spoken = now
@@ -160,12 +160,6 @@ def _wait_for_the_last(leader: int) -> None:
     deadline = time.monotonic() + LAST_TIMEOUT
     while _session(leader) and time.monotonic() < deadline:
         time.sleep(0.1)
-
-
-def _die_with_parent() -> None:
-    """Ask the kernel to end this process when we end, however we do (Linux; else no harm)."""
-    with contextlib.suppress(AttributeError, OSError):
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
 def _session(leader: int) -> dict[int, str]:

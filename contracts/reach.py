@@ -52,10 +52,17 @@ class Reach:
             return f"{serving.ranks} ranks need as many GPUs; there is {found}"
         return self.machine.reason
 
-    def lacking(self, why: str) -> NotRun:
-        """This machine has a part of what a tier needs, or (without a cause) nothing of it."""
+    def check(self, why_not: str | None) -> None:
+        """Stop at a reason why something cannot be served.
+
+        Raises:
+            NotRun: there is one; with a cause if this machine has a part of what the tier needs.
+
+        """
+        if why_not is None:
+            return
         some = self._device == "cpu" or bool(self.machine.gpus)
-        return NotRun(why, cause=Cause.MACHINE_LACKS if some else None)
+        raise NotRun(why_not, cause=Cause.MACHINE_LACKS if some else None)
 
     def suited(self, refusals: tuple[Refusal, ...]) -> tuple[Refusal, ...]:
         """What the library raised.
@@ -65,5 +72,5 @@ class Reach:
 
         """
         if self._device != "cpu" and any(gpus.UNSUITED.search(item.message) for item in refusals):
-            raise self.lacking(f"the release says of this GPU: {describe(refusals)}")
+            self.check(f"the release says of this GPU: {describe(refusals)}")
         return refusals

@@ -242,9 +242,7 @@ class Workbench:
             NotRun: it was not asked, because the training library did not run the draft either.
 
         """
-        why_not = self.reach.why_not()
-        if why_not:
-            raise self.reach.lacking(why_not)
+        self.reach.check(self.reach.why_not())
         self.handoff(recipe)
         group = self.group(recipe)
         untrained = group.training_refusals(recipe, "replay")
@@ -276,19 +274,27 @@ class Workbench:
             NotRun: there is nothing to compare with, because the training library raised.
 
         """
-        why_not = self.reach.why_not(setting)
-        if why_not:
-            raise self.reach.lacking(why_not)
-        self.handoff(recipe)
-        group = self.group(recipe)
-        untrained = group.training_refusals(recipe, "generate")
-        if untrained:
-            raise NotRun(f"the training side did not continue the prompts: {describe(untrained)}")
+        self.reach.check(self.reach.why_not(setting))
+        group = self._continued(recipe)
         found: list[Refusal] = []
         alone = group.alone(recipe, group.dtype(recipe, setting))
         for case in (alone, f"engine/{recipe}/{setting.name}"):
             found += observed(group.served.results[case], "serving").refusals
         return self.reach.suited(group.readable(recipe, found))
+
+    def _continued(self, recipe: str) -> Group:
+        """The group of a recipe whose prompts the training side has continued.
+
+        Raises:
+            NotRun: it has not, so that there is nothing to compare an engine with.
+
+        """
+        self.handoff(recipe)
+        group = self.group(recipe)
+        untrained = group.training_refusals(recipe, "generate")
+        if untrained:
+            raise NotRun(f"the training side did not continue the prompts: {describe(untrained)}")
+        return group
 
     # -------------------------------------------------------------------- the server
 
@@ -299,14 +305,8 @@ class Workbench:
             NotRun: this machine cannot start it so, or there is nothing to compare with.
 
         """
-        why_not = self.reach.why_not_served(serving)
-        if why_not:
-            raise self.reach.lacking(why_not)
-        self.handoff(recipe)
-        group = self.group(recipe)
-        untrained = group.training_refusals(recipe, "generate")
-        if untrained:
-            raise NotRun(f"the training side did not continue the prompts: {describe(untrained)}")
+        self.reach.check(self.reach.why_not_served(serving))
+        group = self._continued(recipe)
         found = observed(self._service(recipe, serving).result, "serving").refusals
         return self.reach.suited(group.readable(recipe, found))
 

@@ -277,7 +277,7 @@ def _use_for_temporary_files(folder: str) -> None:
 
 def _child(probe: Probe, case: dict[str, Any], sending: int, log: int) -> None:
     """Observe, answer, and leave without running any exit handler of the library."""
-    _die_with_parent()
+    die_with_parent()
     random.seed()  # forks are alike, and would choose the same ports
     os.dup2(log, 1)
     os.dup2(log, 2)
@@ -299,10 +299,10 @@ def _child(probe: Probe, case: dict[str, Any], sending: int, log: int) -> None:
     os._exit(0)
 
 
-def _die_with_parent() -> None:
-    """Ask the kernel to end this process when the probe ends, however it ends (Linux; else no harm)."""
+def die_with_parent(number: int = signal.SIGKILL) -> None:
+    """Ask the kernel to end this process when its parent ends, however that ends (Linux; else no harm)."""
     with suppress(AttributeError, OSError):
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+        ctypes.CDLL(None).prctl(1, number)  # PR_SET_PDEATHSIG
 
 
 def tail(log: str) -> str:
